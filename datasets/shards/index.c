@@ -105,12 +105,14 @@ void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const stru
 static bool is_consistent(const struct header *h, const struct sgrad__shard *shard) {
     const uint64_t texts = h->text_bytes;
     if ((!shard->samples && !shard->folders) || !texts || shard->text[texts - 1]) return false;
+    if (shard->folders && !shard->classes) return false;
+    const int32_t least = shard->folders ? 0 : SGRAD__NO_LABEL; /* each image in a folder has a class */
     const int32_t labels = shard->classes ? shard->classes : SGRAD__LABELS_LIMIT;
     for (int64_t i = 0; i < shard->samples; i++) {
         const struct sgrad__shard_sample *s = &shard->sample[i];
         if (s->at > h->bytes || s->size > h->bytes - s->at) return false;
         if (s->size > SGRAD__IMAGE_LIMIT && !shard->folders) return false;
-        if (s->label < SGRAD__NO_LABEL || s->label >= labels || s->name >= texts || s->key > texts - s->name) return false;
+        if (s->label < least || s->label >= labels || s->name >= texts || s->key > texts - s->name) return false;
     }
     for (int i = 0; i < shard->folders; i++)
         if (shard->folder[i].name >= texts) return false;

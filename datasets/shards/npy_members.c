@@ -46,17 +46,10 @@ static int check_array(const char *name, const struct sgrad__npy *npy) {
     return 0;
 }
 
-/* Checks that NPY, of the file NAME, has the type and shape of the others. The first one determines them. */
-static int check_kind(struct sgrad__npy_members *members, const char *name, const struct sgrad__npy *npy) {
+/* Checks that NPY, of the file NAME, has the type and shape of the others. */
+static int check_kind(const struct sgrad__npy_members *members, const char *name, const struct sgrad__npy *npy) {
     const struct sgrad__npy *like = &members->like;
-    if (members->where && npy->kind == like->kind && npy->bytes == like->bytes && sgrad_shape_equal(&npy->shape, &like->shape))
-        return 0;
-    if (!members->where) {
-        members->like = *npy;
-        members->like.data = NULL;
-        members->where = sgrad_format("%s", name);
-        return 0;
-    }
+    if (npy->kind == like->kind && npy->bytes == like->bytes && sgrad_shape_equal(&npy->shape, &like->shape)) return 0;
     char *own = text_of(npy), *other = text_of(like);
     const int error = sgrad_log_error(SGRAD_ESHAPE,
                                       "tar: %s: the array is %s, but that of %s is %s; all samples of a data set must have the "
@@ -81,9 +74,10 @@ int sgrad__npy_members_read(const struct sgrad__npy_members *members, const stru
     struct sgrad__bytes bytes;
     struct sgrad__npy npy;
     SGRAD_TRY(fetch(source, i, &bytes, &npy));
-    const int error = check_kind((struct sgrad__npy_members *)members, bytes.name, &npy);
-    const bool images = dataset->field[0].dtype == SGRAD_U8;
-    for (int64_t k = 0; k < npy.count && !error; k++)
+    const int error = check_kind(members, bytes.name, &npy);
+    const bool images = dataset->field[0].dtype == SGRAD_U8, copied = images && !npy.fortran;
+    if (!error && copied) memcpy(to, npy.data, (size_t)npy.count);
+    for (int64_t k = 0; k < npy.count && !error && !copied; k++)
         if (images) ((uint8_t *)to)[k] = (uint8_t)sgrad__npy_number(&npy, k);
         else ((float *)to)[k] = (float)sgrad__feature(dataset->origin, k, sgrad__npy_number(&npy, k));
     source->release(source->of, i, &bytes);
@@ -114,7 +108,8 @@ static double number_at(const void *of, int64_t i) {
     return m->number[i % m->each];
 }
 
-/* Adds sample I to those that are measured, unless it is damaged and SKIPS. */
+/* Adds sample I to those that are measured, unless it is damaged and SKIPS. The first one determines the type and shape of
+ * all. */
 static int look(struct sgrad__npy_members *members, struct measured *m, int64_t i, bool skips) {
     char reason[1024];
     struct sgrad__bytes bytes;
@@ -123,6 +118,11 @@ static int look(struct sgrad__npy_members *members, struct measured *m, int64_t 
     int error = fetch(m->source, i, &bytes, &npy);
     if (skips) sgrad_log_capture(NULL, 0);
     if (error) return skips && (error == SGRAD_EFORMAT || error == SGRAD_EIO) ? 0 : error;
+    if (!members->where) {
+        members->like = npy;
+        members->like.data = NULL;
+        members->where = sgrad_format("%s", bytes.name);
+    }
     error = check_kind(members, bytes.name, &npy);
     m->source->release(m->source->of, i, &bytes);
     if (!error) m->row[m->rows++] = i;

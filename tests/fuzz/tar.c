@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 100) expand(data, size);
     if (!sgrad__shard_scan("fuzz", -1, data, size, &draft)) {
         void *block = sgrad__index_pack(&draft, "/fuzz", &(struct sgrad_file_version){ 0 }, &bytes);
-        if (sgrad__index_parse(block, bytes, &shard))
+        if (block && sgrad__index_parse(block, bytes, &shard))
             for (int64_t i = 0; i < shard.samples; i++) {       /* a sanitizer sees a name or an image outside */
                 sum += strlen(shard.text + shard.sample[i].name);
                 if (!shard.compressed && shard.sample[i].size) sum += data[shard.sample[i].at + shard.sample[i].size - 1];
