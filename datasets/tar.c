@@ -262,18 +262,19 @@ static int open_tar(struct sgrad_dataset *dataset, const char *argument, const s
     return error;
 }
 
-/* Surveys the training images, for both splits. Of compressed shards, only the first one is decompressed. Closes the training
- * shards of a test split, which are not needed any more. */
+/* Surveys the training images, for both splits; of compressed shards only the first one. Measures the training arrays. Closes the
+ * training shards of a test split, which are not needed any more. */
 static int measure(struct sgrad_dataset *dataset) {
     struct tar *tar = dataset->state;
     struct sgrad__survey survey;
     struct sgrad__source source = sgrad__shards_source(tar->training);
     int error = 0;
-    if (tar->training->unpacked) source.count = tar->training->first[1];
     if (tar->arrays.used)
         error = sgrad__npy_members_measure(&tar->arrays, &source, tar->images.skips, tar->trained, dataset);
-    else
+    else {
+        if (tar->training->unpacked) source.count = tar->training->first[1];
         sgrad__survey(&source, &survey);
+    }
     tar->training = &tar->shards;
     sgrad__shards_unlist(&tar->own_training);
     if (tar->arrays.used) return error;

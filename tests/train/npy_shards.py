@@ -39,7 +39,7 @@ def packed(x, **more):
 
 def write(path, members):
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with tarfile.open(path, "w") as archive:
+    with tarfile.open(path, "w:gz" if path.endswith(".gz") else "w") as archive:
         for name, data in members:
             info = tarfile.TarInfo(name)
             info.size = len(data)
@@ -47,14 +47,14 @@ def write(path, members):
     return path
 
 
-def shards(place, found, form=packed):
+def shards(place, found, form=packed, ending="tar"):
     for split, (x, y) in found.items():
         for first in range(0, len(x), 25):
             members = []
             for i in range(first, min(first + 25, len(x))):
                 members.append((f"{i:03d}.npy", form(x[i])))
                 members.append((f"{i:03d}.cls", b"%d" % y[i]) if i % 2 else (f"{i:03d}.json", json.dumps({"label": int(y[i])}).encode()))
-            write(f"{place}/{split}-{first // 25}.tar", members)
+            write(f"{place}/{split}-{first // 25}.{ending}", members)
     return place
 
 
@@ -75,6 +75,8 @@ def test_as_arrays(shape, dtype, model):
     assert trained(data, model, count=2)[0] == expected
     fortran = shards(folder("fortran"), found, lambda x: packed(numpy.asfortranarray(x)))
     assert trained(f"tar:{fortran}/{{train,test}}-*.tar", model)[0] == expected
+    compressed = shards(folder("compressed"), found, ending="tar.gz")
+    assert trained(f"tar:{compressed}/{{train,test}}-*.tar.gz", model)[0] == expected
     same, printed, out = trained(data, model)
     assert same == expected, printed
     assert f"test accuracy {100 * expected[1][-1][1]:.2f} %" in stargrad("eval", out)
