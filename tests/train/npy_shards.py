@@ -2,14 +2,21 @@
 import io
 import json
 import os
+import subprocess
 import tarfile
 
-import numpy
 import pytest
-from run import events, folder, losses, main, ranks, stargrad
+from run import Skip, command, events, folder, losses, main, ranks, stargrad
+
+numpy = pytest.importorskip("numpy")
 
 RUN = ("train", "--batch", 20, "--epochs", 2, "--lr", 0.02, "--deterministic", "--bn-group", "global", "--checkpoint-every", 0, "--no-shuffle")
 COUNT = {"train": 60, "test": 20}
+
+
+def setup_module():
+    if "libarchive" not in subprocess.run(command("--version"), capture_output=True, text=True).stdout:
+        raise Skip("this build has no libarchive")
 
 
 def arrays(shape, dtype):
