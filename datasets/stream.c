@@ -132,7 +132,7 @@ int sgrad__stream_open(const char *name, int file, const void *data, size_t size
     if (file < 0) memcpy(begin, data, size < sizeof begin ? size : sizeof begin);
     else if (pread(file, begin, sizeof begin, 0) < 0 && errno != ESPIPE)
         return sgrad_log_error(SGRAD_EIO, "%s: %s", name, strerror(errno));
-    const bool gzip = !memcmp(begin, "\x1f\x8b\x08", 3), zstd = !memcmp(begin, "\x28\xb5\x2f\xfd", 4);
+    const bool gzip = !memcmp(begin, "\x1f\x8b", 2), zstd = !memcmp(begin, "\x28\xb5\x2f\xfd", 4);
     if (!gzip && !zstd) return 0;
     struct sgrad__stream *s = *stream = sgrad_xcalloc(1, sizeof *s);
     s->file = file;
