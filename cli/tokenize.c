@@ -93,17 +93,9 @@ static int check_folder(const char *folder) {
 }
 
 static int copy_file(const char *from, const char *folder, const char *name) {
-    struct sgrad_map map;
-    struct sgrad_file file;
-    SGRAD_TRY(sgrad_map_open(from, (size_t)1 << 28, &map));
     char *path = sgrad_format("%s/%s", folder, name);
-    int error = sgrad_file_begin(path, &file);
-    if (!error) {
-        fwrite(map.data, 1, map.size, file.stream); /* commit reports errors */
-        error = sgrad_file_commit(&file);
-    }
+    const int error = sgrad_file_copy(from, path, (size_t)1 << 28);
     free(path);
-    sgrad_map_close(&map);
     return error;
 }
 

@@ -442,6 +442,7 @@ void sgrad_lock_release(int lock);
 struct sgrad_map { const unsigned char *data; size_t size; };
 int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map);
 void sgrad_map_close(struct sgrad_map *map);
+int sgrad_file_copy(const char *from, const char *to, size_t limit);       /* errors: as sgrad_map_open and sgrad_file_commit */
 
 /* JSON, with jansson. */
 struct json_t *sgrad_json_real(double x);   /* a new reference; null if X is NaN or infinite, which JSON cannot represent */

@@ -160,19 +160,11 @@ static int open_own_folder(struct sgrad__run *run, const struct sgrad__config *c
  * of two files. Called by rank 0. */
 static int copy_tokenizer(const struct sgrad__run *run) {
     const char *from = run->options.data.tokenizer, *data = run->options.data.name;
-    struct sgrad_map map;
-    struct sgrad_file file;
     const bool texts = from && data && !strncmp(data, "jsonl:", strlen("jsonl:"));
     if (!texts || sgrad_ends_with(from, "vocab.json")) return 0;
-    SGRAD_TRY(sgrad_map_open(from, (size_t)1 << 28, &map));
     char *path = sgrad_format("%s/tokenizer.json", run->files.folder);
-    int error = sgrad_file_begin(path, &file);
-    if (!error) {
-        fwrite(map.data, 1, map.size, file.stream); /* commit reports errors */
-        error = sgrad_file_commit(&file);
-    }
+    const int error = sgrad_file_copy(from, path, (size_t)1 << 28);
     free(path);
-    sgrad_map_close(&map);
     return error;
 }
 

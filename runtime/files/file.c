@@ -158,3 +158,16 @@ void sgrad_map_close(struct sgrad_map *map) {
     if (map->data) give_back((void *)map->data, map->size);
     *map = (struct sgrad_map){ 0 };
 }
+
+int sgrad_file_copy(const char *from, const char *to, size_t limit) {
+    struct sgrad_map map;
+    struct sgrad_file file;
+    SGRAD_TRY(sgrad_map_open(from, limit, &map));
+    int error = sgrad_file_begin(to, &file);
+    if (!error) {
+        fwrite(map.data, 1, map.size, file.stream); /* commit reports errors */
+        error = sgrad_file_commit(&file);
+    }
+    sgrad_map_close(&map);
+    return error;
+}
