@@ -130,8 +130,11 @@ static int list_folder(void *of, const char *path, int file, const struct sgrad_
 
 int sgrad__folder_open(const char *path, struct sgrad__shard *index) {
     struct sgrad__index_store store = { .reader = "folder", .scan = list_folder };
+    char reason[1024];
     sgrad__index_store_open(&store);
+    sgrad_log_capture(reason, sizeof reason);   /* an index that cannot be stored is a warning */
     const int error = sgrad__index_open(&store, path, index);
+    sgrad_log_capture(NULL, 0);
     sgrad__index_store_close(&store, path, "each start lists all files");
-    return error;
+    return error ? sgrad_log_error(error, "%s", reason) : 0;
 }

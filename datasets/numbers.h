@@ -45,8 +45,7 @@ struct sgrad__pass {
 };
 /* Passes over the numbers of COUNT files, each read once, in blocks, by up to eight threads. start[i] is the initial hash of file
  * i, and LIMIT at most 2^31. The results of files without a bad number are cached (passes.c), also for other processes that pass
- * over the same files at the same time. SGRAD_EIO: a file cannot be read,
- * or changes meanwhile. */
+ * over the same files at the same time. SGRAD_EIO: a file cannot be read, or changes meanwhile. */
 int sgrad__numbers_pass(const struct sgrad__numbers *numbers, const uint64_t *start, int count, int64_t limit,
                         struct sgrad__pass *pass);
 

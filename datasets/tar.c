@@ -206,7 +206,7 @@ static int check_inputs(struct sgrad_dataset *dataset, const char *pattern) {
     for (int k = 0; k < 2; k++)
         for (int64_t s = 0; s < all[k]->paths.count; s++)
             if (sgrad__index_has_arrays(&all[k]->shard[s]) != tar->arrays.used)
-                return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: has %s, but %s has %s; write either to a data set",
+                return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: has %s, but %s has %s; write them to two data sets",
                                        all[k]->paths.path[s], tar->arrays.used ? "images" : "arrays", first,
                                        tar->arrays.used ? "arrays" : "images");
     if (!tar->arrays.used || !tar->images.side) return 0;

@@ -32,7 +32,7 @@ bool sgrad__version_is_same(const struct sgrad_file_version *a, const struct sgr
 }
 
 bool sgrad__version_is_settled(const struct sgrad_file_version *version) {
-    return time(NULL) - version->written / SECOND > SETTLED;
+    return version->written > 0 && time(NULL) - version->written / SECOND > SETTLED;
 }
 
 int sgrad__version_read(int file, const char *path, struct sgrad_file_version *version) {

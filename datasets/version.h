@@ -5,7 +5,8 @@
  *
  *     stored result   an index of an archive or the hash of a token file is valid for one version: all four numbers are equal
  *     storing         a result is stored only if the content is settled: it was last changed more than 2 seconds ago. Some file
- *                     systems count seconds, so a later change could have the same time
+ *                     systems count seconds, so a later change could have the same time. Content of time 0 is never settled: its
+ *                     file system may have no times
  *     run             a file must not change while a run reads it: the size and the time of the content are equal, and either the
  *                     time of the inode or the inode
  *

@@ -15,7 +15,7 @@ const char *sgrad_variable(const char *name);
  * value as a warning with its effect, INSTEAD ("the fastest kernels are used"). */
 int sgrad_variable_choice(const char *name, const char *const *choices, const char *instead);
 
-/* Returns the path of the file NAME, "onednn" or "shards/0", in the user's cache folder of Stargrad: .starpu/stargrad below
+/* Returns the path of the file NAME, "onednn" or "indexes/0", in the user's cache folder of Stargrad: .starpu/stargrad below
  * $XDG_CACHE_HOME, else $STARPU_HOME, else $HOME. The caller must free it. NULL: no folder is set. MAKE: create missing
  * folders, except $HOME; if this fails, NULL is returned, and the first call logs a warning. (files/tuning_cache.c) */
 char *sgrad_cache_path(const char *name, bool make);

@@ -97,9 +97,9 @@ int sgrad__recipe_open(const char *what, const char *file, const char *field, st
 
 /* ---- files --------------------------------------------------------------------------------------------------------- */
 
-/* Waits until the version of the file PATH is settled. Times in the future are ignored. */
+/* Waits until the version of the file PATH is settled. Does not wait if its time is 0 or in the future. */
 static void wait_until_settled(const char *path, struct sgrad_file_version *version) {
-    const bool past = version->written / 1000000000 <= time(NULL);
+    const bool past = version->written > 0 && version->written / 1000000000 <= time(NULL);
     for (int i = 0; i < 4 && past && !sgrad__version_is_settled(version); i++) {
         nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
         *version = sgrad__version_at(path);
@@ -150,17 +150,21 @@ static bool is_ready(const struct cache *cache, const struct place *place) {
 }
 
 /* Locks or unlocks the byte of the lock file that stands for PLACE. WAITS: until no other process has it. Returns false if
- * another process has it. */
-static bool set_lock(const struct cache *cache, const struct place *place, short type, bool waits) {
+ * another process has it. If the file system has no locks, closes the lock file, and returns true from then on. */
+static bool set_lock(struct cache *cache, const struct place *place, short type, bool waits) {
     struct flock one = { .l_type = type, .l_whence = SEEK_SET, .l_len = 1 };
     one.l_start = (off_t)((place->stamp.path ^ place->stamp.recipe) >> 2);
     int result = 0;
     if (cache->lock < 0) return true;
     while ((result = fcntl(cache->lock, waits ? F_OFD_SETLKW : F_OFD_SETLK, &one)) && errno == EINTR) continue;
-    return !result || (errno != EAGAIN && errno != EACCES);
+    if (!result) return true;
+    if (errno == EAGAIN || errno == EACCES) return false;
+    close(cache->lock);
+    cache->lock = -1;
+    return true;
 }
 
-static void unlock(const struct cache *cache, struct place *place) {
+static void unlock(struct cache *cache, struct place *place) {
     if (place->locked) set_lock(cache, place, F_UNLCK, false);
     place->locked = false;
 }
@@ -235,10 +239,7 @@ static int tokenize(struct cache *cache, const int64_t *batch, int64_t count) {
 static int finish(struct cache *cache, const int64_t *batch, int64_t count) {
     for (int64_t n = 0; n < count; n++) {
         struct place *place = &cache->place[batch[n]];
-        const struct sgrad_file_version now = sgrad__version_at(place->path);
-        if (!sgrad__version_is_same(&now, &place->stamp.version))
-            return sgrad_log_error(SGRAD_EIO, "%s: %s: the file has changed while it was tokenized; start again",
-                                   cache->recipe->what, place->path);
+        SGRAD_TRY(sgrad__version_check(-1, place->path, &place->stamp.version));
         place->ready = true;
         unlock(cache, place);
     }
@@ -292,7 +293,7 @@ int sgrad__cached_tokens(const struct sgrad__recipe *recipe, const struct sgrad_
     struct cache cache = { .recipe = recipe,
                            .place = sgrad_xcalloc((size_t)count, sizeof *cache.place),
                            .count = count,
-                           .first = count * sgrad_launched_rank() / sgrad_launched_ranks() % (count ? count : 1),
+                           .first = sgrad__turn_first(count),
                            .lock = -1 };
     for (int64_t i = 0; i < count; i++) cache.place[i].path = texts->path[i];
     const int error = open_cache(&cache);

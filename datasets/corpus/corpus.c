@@ -37,19 +37,24 @@ struct corpus {
 
 /* ---- signals ----------------------------------------------------------------------------------------------------- */
 
-/* Temporary files, which a signal that ends the process removes first; NULL: none. */
-static char *unfinished[2 * SGRAD__PARTS];
+/* Temporary files, which a signal that ends the process removes first; NULL: none. Another thread of the program may receive the
+ * signal, so the names of former files are freed only when signals are handled as before. */
+static char *_Atomic unfinished[2 * SGRAD__PARTS];
+static char **former;
+static int formers;
 static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
 enum { ENDS = sizeof ends / sizeof *ends };
 
 static void end(int number) {
-    for (int i = 0; i < 2 * SGRAD__PARTS; i++)
-        if (unfinished[i]) unlink(unfinished[i]);
+    for (int i = 0; i < 2 * SGRAD__PARTS; i++) {
+        const char *path = unfinished[i];
+        if (path) unlink(path);
+    }
     signal(number, SIG_DFL);
     raise(number); /* delivered after this handler has returned */
 }
 
-/* Blocks or unblocks these signals in this thread. Only the calling thread receives them, so that it can change the list. */
+/* Blocks or unblocks these signals in this thread. */
 static void mask_signals(int how) {
     sigset_t set;
     sigemptyset(&set);
@@ -59,10 +64,9 @@ static void mask_signals(int how) {
 
 /* Puts the temporary file of FILE into the list, at I. */
 static void watch_file(int i, const struct sgrad_file *file) {
-    mask_signals(SIG_BLOCK);
-    free(unfinished[i]);
+    former = sgrad_array_grow(former, formers, sizeof *former);
+    former[formers++] = unfinished[i];
     unfinished[i] = file->temporary ? sgrad_format("%s", file->temporary) : NULL;
-    mask_signals(SIG_UNBLOCK);
 }
 
 /* Signals that are ignored, for example because of nohup, remain ignored. */
@@ -78,6 +82,9 @@ static void watch_signals(const struct corpus *c, struct sigaction before[ENDS])
 static void unwatch_signals(const struct sigaction before[ENDS]) {
     for (int i = 0; i < ENDS; i++) sigaction(ends[i], &before[i], NULL);
     for (int i = 0; i < 2 * SGRAD__PARTS; i++) free(unfinished[i]), unfinished[i] = NULL;
+    while (formers) free(former[--formers]);
+    free(former);
+    former = NULL;
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
@@ -183,9 +190,18 @@ static int turn_to(struct corpus *c, int number) {
     return 0;
 }
 
-static int write_bytes(const struct sgrad__buffer *bytes, const struct sgrad_file *file) {
+static int write_bytes(const struct corpus *c, const struct sgrad__buffer *bytes, const struct sgrad_file *file) {
     if (!bytes->size || fwrite(bytes->text, 1, bytes->size, file->stream) == bytes->size) return 0;
-    return sgrad_log_error(SGRAD_EIO, "tokenize: %s: cannot be written; is the disk full?", file->path);
+    return sgrad_log_error(SGRAD_EIO, "%s: %s: cannot be written; is the disk full?%s", c->options->what, file->path,
+                           c->options->outputs ? " Set XDG_CACHE_HOME to a folder with more space" : "");
+}
+
+/* Logs that the tokens of FILE are too many. */
+static int refuse_tokens(const struct corpus *c, const struct sgrad_file *file) {
+    const struct sgrad__corpus_options *o = c->options;
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: %s would have more than %lld tokens, which a header cannot state; %s", o->what,
+                           o->outputs ? o->files[c->number] : file->path, (long long)MOST_TOKENS,
+                           o->outputs ? "divide the file" : "tokenize the input in parts");
 }
 
 /* Writes the tokens of a slot, and frees it. */
@@ -195,17 +211,14 @@ static int write_slot(struct corpus *c, struct slot *s) {
     for (int i = 0; i < SGRAD__PARTS; i++) {
         struct sgrad__corpus_part *sum = &c->result->part[i];
         struct sgrad__tokenized *o = &s->part[i];
-        if (!error) error = write_bytes(&o->tokens, &c->file[i]);
-        if (!error) error = write_bytes(&o->answers, &c->answers[i]);
+        if (!error) error = write_bytes(c, &o->tokens, &c->file[i]);
+        if (!error) error = write_bytes(c, &o->answers, &c->answers[i]);
         sum->documents += o->sum.documents;
         sum->tokens += o->sum.tokens;
         sum->bytes += o->sum.bytes;
         c->tokens += o->sum.tokens;
         if (!error && (c->options->outputs ? c->tokens : sum->tokens) > MOST_TOKENS)
-            error = sgrad_log_error(SGRAD_EFORMAT,
-                                    "tokenize: %s would have more than %lld tokens, which its header cannot state; tokenize the "
-                                    "input in parts",
-                                    c->file[i].path, (long long)MOST_TOKENS);
+            error = refuse_tokens(c, &c->file[i]);
         o->tokens.size = o->answers.size = 0;
         o->sum = (struct sgrad__corpus_part){ 0 };
     }
@@ -268,8 +281,9 @@ static int run(struct corpus *c, struct sgrad__input *input) {
     int error = 0;
     for (int i = 0; i < c->options->threads && !error; i++)
         if (!(thread[i] = sgrad_thread_start(work, c)))
-            error = sgrad_log_error(SGRAD_EIO, "tokenize: thread %d of %d cannot be started; set --threads", i + 1,
-                                    c->options->threads);
+            error = sgrad_log_error(SGRAD_EIO, "%s: thread %d of %d cannot be started; %s", c->options->what, i + 1,
+                                    c->options->threads,
+                                    c->options->outputs ? "raise the limit of threads (ulimit -u)" : "set --threads");
     if (!error) error = turn(c, input);
     sgrad_monitor_lock(c->monitor);
     c->stop = true;

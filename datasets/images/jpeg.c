@@ -89,13 +89,14 @@ static unsigned eighths(unsigned height, unsigned width, int least) {
 }
 
 /* Restricts the decoder to the columns of the image that are used. Returns the first of them. Before and after them, as many more
- * are decoded as affect their colours, which may have a lower resolution than the brightness. */
+ * are decoded as affect their colours, which may have a lower resolution than the brightness. Progressive images are decoded as a
+ * whole: if scans are missing, libjpeg smooths over more blocks. */
 static int omit_columns(struct jpeg *jpeg) {
 #if defined(LIBJPEG_TURBO_VERSION_NUMBER) && LIBJPEG_TURBO_VERSION_NUMBER >= 1005000
     const struct sgrad__image *image = &jpeg->image;
     const int margin = DCTSIZE * jpeg->decoder.max_h_samp_factor;
     int from, to;
-    if (!jpeg->use.side) return 0;
+    if (!jpeg->use.side || jpeg->decoder.progressive_mode) return 0;
     sgrad__image_columns(image->height, image->width, jpeg->use.scaled, jpeg->use.side, &from, &to);
     JDIMENSION first = (JDIMENSION)(from < margin ? 0 : from - margin);
     JDIMENSION count = (JDIMENSION)(to + margin < image->width ? to + margin : image->width) - first;

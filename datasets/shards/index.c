@@ -11,7 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define MAGIC 0x3358494452415453u /* "STARDIX3"; another version of the format needs another number */
+/* "STARDIX3". Another version of the format needs another number, and another corpus for tests/fuzz/index.c. */
+#define MAGIC 0x3358494452415453u
 
 /* Sizes and offsets are multiples of 8 bytes, except those of the texts. */
 struct header {

@@ -126,8 +126,8 @@ static int end_sample(struct scan *scan) {
                                scan->shard, scan->key, (unsigned long long)scan->sample.at);
     if (draft->samples && draft->arrays != scan->has_array)
         return refuse(scan, draft->text + scan->sample.name, (int64_t)scan->sample.at,
-                      scan->has_array ? "the input is an array, but earlier samples have images; write either to a data set"
-                                      : "the input is an image, but earlier samples have arrays; write either to a data set");
+                      scan->has_array ? "the input is an array, but earlier samples have images; write them to two data sets"
+                                      : "the input is an image, but earlier samples have arrays; write them to two data sets");
     draft->arrays = scan->has_array;
     if (!scan->has_class) scan->sample.label = SGRAD__NO_LABEL;
     if (!scan->has_class && scan->json)

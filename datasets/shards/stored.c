@@ -137,7 +137,7 @@ static bool is_storable(const struct place *place, const struct sgrad__draft *dr
 static int build(struct sgrad__index_store *store, const struct place *place, int file, struct sgrad__shard *shard) {
     struct sgrad__draft draft = { 0 };
     size_t bytes;
-    bool damaged;
+    bool damaged = false;
     const int error = store->scan(store->of, place->path, file, &place->version, &draft);
     void *block = error ? NULL : sgrad__index_pack(&draft, place->absolute, &place->version, &bytes);
     const bool storable = block && is_storable(place, &draft);
@@ -157,7 +157,8 @@ int sgrad__index_open(struct sgrad__index_store *store, const char *path, struct
     bool damaged = false;
     int error = open_place(store, path, &place, &file);
     if (!error && !load(&place, shard, &damaged)) {
-        const int turn = sgrad__turn_take(FOLDER SGRAD_LOCK, place.hash);
+        const bool waits = place.cache && !store->unstored && sgrad__version_is_settled(&place.version);
+        const int turn = waits ? sgrad__turn_take(FOLDER SGRAD_LOCK, place.hash) : -1;
         damaged = false;
         if (!load(&place, shard, &damaged)) error = build(store, &place, file, shard);
         if (damaged) store->damaged = true;
