@@ -23,10 +23,10 @@ def write(path, data):
         file.write(data)
 
 
-def age(place):
+def age(place, time=10**9):
     """Makes all folders old: an index of folders that have just changed is not stored."""
     for path, _, _ in os.walk(place):
-        os.utime(path, (10**9, 10**9))
+        os.utime(path, (time, time))
 
 
 @pytest.fixture
@@ -139,6 +139,26 @@ def test_ranks(place, cache):
     out = folder("run")
     ranks(2, *RUN, "--data", f"folder:{place}", "--out", out, env={"XDG_CACHE_HOME": cache})
     assert len(indexes(cache)) == 1 and losses(out) == first[1]
+
+
+def test_no_times(place, cache):
+    """A file system without times of folders: no index is stored, because it would hide changes."""
+    age(place, 0)
+    assert start(place, cache)[0] == 300 and not indexes(cache)
+    write(f"{place}/train/a/new.ppm", image(1))
+    age(place, 0)
+    assert start(place, cache)[0] == 301
+
+
+def test_unwritable_cache(place, cache):
+    """An index that cannot be stored is a warning, and no error."""
+    path = f"{cache}/.starpu/stargrad/indexes"
+    start(place, cache)
+    name = os.path.basename(*indexes(cache))
+    os.remove(f"{path}/{name}")
+    write(f"{path}/{name}/in-the-way", b"")
+    samples, _, said = start(place, cache)
+    assert samples == 300 and said and all("warning: folder: the index of" in line for line in said.splitlines()), said
 
 
 def test_no_cache(place, cache):
