@@ -53,11 +53,28 @@ static void set_one(struct sgrad__paths *paths, char *path) {
     paths->count = 1;
 }
 
+/* Warns of files PART*.jsonl in the folder beside PART.jsonl. */
+static void warn_of_unread(const struct sgrad__table *table, const char *part) {
+    struct sgrad__paths all = { 0 };
+    char reason[1024];
+    sgrad_log_capture(reason, sizeof reason);
+    const int error = sgrad__pattern_expand(table->kind, table->wanted.path, part, &all);
+    sgrad_log_capture(NULL, 0);
+    if (!error && all.count > 1)
+        sgrad_log_warning("%s: %s: of %lld files %s*.jsonl, only %s.jsonl is read; to read all, give %s:%s/%s*.jsonl",
+                          table->kind, table->wanted.path, (long long)all.count, part, part, table->kind, table->wanted.path,
+                          part);
+    sgrad__paths_free(&all);
+}
+
 /* Lists the files of PART: in a folder PART.csv; PART.jsonl, or else PART*.jsonl; of a pattern, those that it names. */
 static int list_part(const struct sgrad__table *table, const char *part, struct sgrad__paths *paths) {
     if (is_folder(table->wanted.path)) {
         char *path = file_in(table, part);
-        if (exists(path)) return set_one(paths, path), 0;
+        if (exists(path)) {
+            if (has_keys(table) && table->warns) warn_of_unread(table, part);
+            return set_one(paths, path), 0;
+        }
         free(path);
     }
     return has_keys(table) ? sgrad__pattern_expand(table->kind, table->wanted.path, part, paths) : 0;

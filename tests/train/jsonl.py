@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 from rows import TITLES, people, written
-from run import FOLDER, events, folder, losses, main, ranks, stargrad
+from run import FOLDER, command, events, folder, losses, main, ranks, stargrad
 
 TRAIN = ("train", "--model", "mlp", "--batch", 20, "--epochs", 2, "--lr", 0.05, "--cpus", 1, "--deterministic", "--checkpoint-every", 0)
 
@@ -118,6 +118,15 @@ def test_shards_of_splits():
     assert "names no shards of the split test" in stargrad("eval", out, "--on", "test", "--data", f"jsonl:{parted}/train-*.jsonl*{words}", status=1)
     os.remove(os.path.join(parted, "val-0.jsonl"))
     assert trained(f"jsonl:{parted}{words}") != wanted
+
+
+def test_unread_files():
+    """A folder's train.jsonl is the training file; a warning names others like it."""
+    path = os.path.dirname(put("unread/train.jsonl", lines_of(people()[:120])))
+    put("unread/val.jsonl", lines_of(people()[120:])), put("unread/train-2.jsonl", lines_of(people()[:20]))
+    done = subprocess.run(command(*TRAIN, "--data", f"jsonl:{path},-id,missing=mean,kind", "--out", os.path.join(FOLDER, "unread-run")),
+                          capture_output=True, text=True)
+    assert not done.returncode and "120 training" in done.stdout and done.stderr.count("only train.jsonl is read") == 1, done.stderr
 
 
 def test_differing_shards():
