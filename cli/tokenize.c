@@ -101,8 +101,7 @@ static int copy_file(const char *from, const char *folder, const char *name) {
 
 static int copy_tokenizer(const struct sgrad_tokenizer *tokenizer, const char *from, const char *folder) {
     if (!sgrad_tokenizer_is_pair(tokenizer)) return copy_file(from, folder, "tokenizer.json");
-    const char *slash = strrchr(from, '/');
-    char *merges = sgrad_format("%.*smerges.txt", slash ? (int)(slash + 1 - from) : 0, from);
+    char *merges = sgrad_tokenizer_merges(from);
     int error = copy_file(from, folder, "vocab.json");
     if (!error) error = copy_file(merges, folder, "merges.txt");
     free(merges);

@@ -7,6 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+bool sgrad__is_folder(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && S_ISDIR(status.st_mode);
+}
+
 int sgrad__folder_check(const char *kind, const char *path, const char *wanted) {
     struct stat status;
     const bool missing = stat(path, &status) != 0;

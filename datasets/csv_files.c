@@ -29,11 +29,6 @@ static bool exists(const char *path) {
     return !stat(path, &status);
 }
 
-static bool is_folder(const char *path) {
-    struct stat status;
-    return !stat(path, &status) && S_ISDIR(status.st_mode);
-}
-
 /* Returns the path of PART in the folder table->wanted.path: PART.csv, or PART.jsonl, which may be compressed. The caller must
  * free it. */
 static char *file_in(const struct sgrad__table *table, const char *part) {
@@ -69,7 +64,7 @@ static void warn_of_unread(const struct sgrad__table *table, const char *part) {
 
 /* Lists the files of PART: in a folder PART.csv; PART.jsonl, or else PART*.jsonl; of a pattern, those that it names. */
 static int list_part(const struct sgrad__table *table, const char *part, struct sgrad__paths *paths) {
-    if (is_folder(table->wanted.path)) {
+    if (sgrad__is_folder(table->wanted.path)) {
         char *path = file_in(table, part);
         if (exists(path)) {
             if (has_keys(table) && table->warns) warn_of_unread(table, part);
@@ -86,7 +81,7 @@ static int take_part(struct sgrad__table *table, enum sgrad_split split, int fro
     *to = part[from];
     part[from] = (struct sgrad__paths){ 0 };
     if (to->count) return 0;
-    if (!is_folder(table->wanted.path)) return sgrad__pattern_refuse(table->kind, table->wanted.path, part_name[from]);
+    if (!sgrad__is_folder(table->wanted.path)) return sgrad__pattern_refuse(table->kind, table->wanted.path, part_name[from]);
     return set_one(to, file_in(table, part_name[from])), 0;
 }
 
@@ -95,7 +90,7 @@ static int take_part(struct sgrad__table *table, enum sgrad_split split, int fro
 static int choose_parts(struct sgrad__table *table, struct sgrad__paths part[PARTS]) {
     const struct sgrad_dataset_options *o = table->options;
     const bool has_val = part[VAL].count > 0, alone = !has_val && !part[TEST].count && !o->third;
-    table->one_file = alone && (o->split > 0 || !is_folder(table->wanted.path));
+    table->one_file = alone && (o->split > 0 || !sgrad__is_folder(table->wanted.path));
     SGRAD_TRY(take_part(table, SGRAD_TRAIN, TRAIN, part));
     return table->one_file ? 0 : take_part(table, SGRAD_TEST, has_val && !o->third ? VAL : TEST, part);
 }
@@ -121,7 +116,7 @@ static int find_one(struct sgrad__table *table) {
 int sgrad__table_find(struct sgrad__table *table) {
     const char *path = table->wanted.path;
     const bool pattern = has_keys(table) && !exists(path) && strpbrk(path, "*?[{");
-    SGRAD_TRY(pattern || is_folder(path) ? find_parts(table) : find_one(table));
+    SGRAD_TRY(pattern || sgrad__is_folder(path) ? find_parts(table) : find_one(table));
     for (int i = 0; i < 2; i++) {
         const struct sgrad__paths *paths = &table->paths[table->one_file ? SGRAD_TRAIN : i];
         const long long more = (long long)paths->count - 1;

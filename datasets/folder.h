@@ -6,7 +6,6 @@
 
 #define SGRAD__FOLDER_WANTED "give folder:DIR, where DIR contains images in train/CLASS/ and val/CLASS/"
 
-bool sgrad__is_folder(const char *path);
 /* Opens the index of PATH, the folder of one split: from the cache folder if it is valid there, else from a list of all files.
  * The caller closes INDEX with sgrad__index_close, also after an error.
  *

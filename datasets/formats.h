@@ -250,6 +250,7 @@ void sgrad__walk_note_name(struct sgrad_walk *walk, const char *name);
 /* Returns 0 if PATH, the argument of reader KIND, is an existing folder. Else returns SGRAD_EIO, and logs WANTED, the expected
  * argument. */
 int sgrad__folder_check(const char *kind, const char *path, const char *wanted);
+bool sgrad__is_folder(const char *path);        /* false also if it does not exist */
 
 /* ---- kept.c ---- */
 

@@ -10,6 +10,7 @@
  * that is neither a letter nor a digit, and ends before a character that is no letter: train0.bin has the word, trains.bin does
  * not. In a pattern, the folder of a file counts if its name has neither word: data/{train,val}/0.bin. */
 #include "config.h"
+#include "datasets/formats.h"
 #include "datasets/token_list.h"
 #include "runtime/runtime.h"
 
@@ -22,11 +23,6 @@
 #include <sys/stat.h>
 
 static const char *const word[2] = { [SGRAD_TRAIN] = "train", [SGRAD_TEST] = "val" };
-
-static bool is_folder(const char *path) {
-    struct stat is;
-    return !stat(path, &is) && S_ISDIR(is.st_mode);
-}
 
 static bool has_ending(const char *path) {
     const char *point = strrchr(path, '.');
@@ -137,7 +133,7 @@ static char *other_pattern(const char *pattern) {
 }
 
 static int find(const char *source, struct sgrad__token_list *list) {
-    if (!is_folder(source)) {
+    if (!sgrad__is_folder(source)) {
         SGRAD_TRY(match(source, -1, list));
         char *other = list->count[SGRAD_TEST] ? NULL : other_pattern(source);
         const int error = other ? match(other, SGRAD_TEST, list) : 0;
@@ -153,7 +149,7 @@ static int find(const char *source, struct sgrad__token_list *list) {
 
 /* Refuses a split without files, and files of the same name with different endings. */
 static int check(const char *source, const struct sgrad__token_list *list) {
-    const bool folder = is_folder(source);
+    const bool folder = sgrad__is_folder(source);
     struct stat is;
     for (int split = 0; split < 2; split++) {
         char *const *path = list->path[split];
@@ -195,6 +191,6 @@ void sgrad__token_list_free(struct sgrad__token_list *list) {
 
 char *sgrad__token_folder(const char *source) {
     const char *slash = strrchr(source, '/');
-    if (is_folder(source)) return sgrad_format("%s", source);
+    if (sgrad__is_folder(source)) return sgrad_format("%s", source);
     return slash ? sgrad_format("%.*s", (int)(slash - source) + (slash == source), source) : sgrad_format(".");
 }

@@ -67,11 +67,10 @@ static int add_file(const char *path, uint64_t *hash) {
 
 /* Computes the checksum of a tokenizer's files. */
 static int check_files(const char *file, const struct sgrad_tokenizer *tokenizer, uint64_t *hash) {
-    const char *slash = strrchr(file, '/');
     *hash = 1;
     SGRAD_TRY(add_file(file, hash));
     if (!sgrad_tokenizer_is_pair(tokenizer)) return 0;
-    char *merges = sgrad_format("%.*smerges.txt", slash ? (int)(slash + 1 - file) : 0, file);
+    char *merges = sgrad_tokenizer_merges(file);
     const int error = add_file(merges, hash);
     free(merges);
     return error;
@@ -169,7 +168,7 @@ static void unlock(struct cache *cache, struct place *place) {
     place->locked = false;
 }
 
-/* Removes what killed processes have left of the token file. The caller has the lock. */
+/* Removes unfinished copies of the token file, which killed processes have left. The caller has the lock. */
 static void remove_parts(const struct cache *cache, const struct place *place) {
     glob_t found = { 0 };
     const char *slash = strrchr(place->cache, '/');

@@ -24,10 +24,15 @@ static int read_whole(struct sgrad_tokenizer *t, const json_t *object, const jso
     return 0;
 }
 
+char *sgrad_tokenizer_merges(const char *file) {
+    const char *slash = strrchr(file, '/');
+    return sgrad_format("%.*smerges.txt", slash ? (int)(slash + 1 - file) : 0, file);
+}
+
 /* Reads vocab.json, with only integers as values, and merges.txt of the same folder. GPT-2's added token is in its vocabulary. */
 static int read_pair(struct sgrad_tokenizer *t, json_t *object) {
     static const char end[] = "<|endoftext|>";
-    const char *key, *slash = strrchr(t->file, '/');
+    const char *key;
     json_t *value;
     json_object_foreach(object, key, value) if (!json_is_integer(value)) return sgrad__malformed(
         t, "is neither a tokenizer.json (with a model) nor a vocab.json (with a number for each token)");
@@ -36,7 +41,7 @@ static int read_pair(struct sgrad_tokenizer *t, json_t *object) {
     SGRAD_TRY(sgrad__read_vocabulary(t, object));
     const int32_t token = sgrad__table_get(&t->vocabulary, end, strlen(end));
     if (token >= 0) sgrad__add_token(t, end, (struct sgrad__added){ .token = token });
-    char *path = sgrad_format("%.*smerges.txt", slash ? (int)(slash + 1 - t->file) : 0, t->file);
+    char *path = sgrad_tokenizer_merges(t->file);
     const int error = sgrad__read_merges(t, path);
     free(path);
     return error;

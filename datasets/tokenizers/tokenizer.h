@@ -55,6 +55,8 @@ const char *sgrad_tokenizer_word(const struct sgrad_tokenizer *tokenizer, int to
 /* Returns true if TOKEN is an added token that the file marks as special, for example <|end_of_text|>. */
 bool sgrad_tokenizer_is_special(const struct sgrad_tokenizer *tokenizer, int token);
 bool sgrad_tokenizer_is_pair(const struct sgrad_tokenizer *tokenizer); /* it is vocab.json with merges.txt */
+/* Returns the path of merges.txt in the folder of FILE, a vocab.json. The caller must free it. */
+char *sgrad_tokenizer_merges(const char *file);
 
 /* The caller must destroy the encoder. */
 struct sgrad_encoder *sgrad_encoder_create(const struct sgrad_tokenizer *tokenizer);
