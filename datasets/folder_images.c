@@ -46,21 +46,16 @@ static void add_folders(struct sgrad__draft *draft, const char *folder, const st
 /* Returns the bytes of a file as an index has them. */
 static uint32_t size_of(int64_t size) { return size < 0 ? UINT32_MAX : size < UINT32_MAX ? (uint32_t)size : UINT32_MAX - 1; }
 
-/* Adds the images of a class. SGRAD_EINVAL: there are too many. */
-static int add_images(struct sgrad__draft *draft, const char *path, const char *class_name, const struct sgrad_walk *walk) {
-    for (int64_t i = 0; i < walk->count; i++) {
+/* Adds the images of a class, unless the names have 4 GiB, which the store refuses. The name of an image has at least 8 bytes,
+ * so there are less than 2^31 images. */
+static void add_images(struct sgrad__draft *draft, const char *class_name, const struct sgrad_walk *walk) {
+    for (int64_t i = 0; i < walk->count && draft->text_bytes <= UINT32_MAX; i++) {
         const struct sgrad_walk_image *image = &walk->image[i];
-        if (draft->text_bytes + strlen(class_name) + strlen(image->name) + 2 >= UINT32_MAX || draft->samples == INT32_MAX)
-            return sgrad_log_error(SGRAD_EINVAL,
-                                   "folder: %s: the names of its images have more than 4 GiB; write the images to tar archives: "
-                                   "python3 -m stargrad.convert tar",
-                                   path);
         draft->sample = sgrad_array_grow(draft->sample, draft->samples, sizeof *draft->sample);
         draft->sample[draft->samples++] = (struct sgrad__shard_sample){ .size = size_of(image->size),
                                                                         .label = draft->classes - 1,
                                                                         .name = add_path(draft, class_name, image->name) };
     }
-    return 0;
 }
 
 static int add_class(struct sgrad__draft *draft, const char *path, const char *name) {
@@ -71,7 +66,7 @@ static int add_class(struct sgrad__draft *draft, const char *path, const char *n
     draft->class_name[draft->classes++] = sgrad_format("%s", name);
     char *class = sgrad_format("%s/%s", path, name);
     int error = sgrad_walk(class, &walk);
-    if (!error) error = add_images(draft, path, name, &walk);
+    if (!error) add_images(draft, name, &walk);
     add_folders(draft, name, &walk);
     sgrad_walk_add(&draft->others, &walk);
     sgrad_walk_free(&walk);
@@ -123,7 +118,11 @@ static int list_folder(void *of, const char *path, int file, const struct sgrad_
 }
 
 int sgrad__folder_open(const char *path, struct sgrad__shard *index) {
-    struct sgrad__index_store store = { .reader = "folder", .scan = list_folder };
+    struct sgrad__index_store store = {
+        .reader = "folder",
+        .smaller = "write the images to tar archives: python3 -m stargrad.convert tar",
+        .scan = list_folder,
+    };
     char reason[1024];
     sgrad__index_store_open(&store);
     sgrad_log_capture(reason, sizeof reason);   /* an index that cannot be stored is a warning */

@@ -75,7 +75,7 @@ static void *open_some(void *argument) {
 
 int sgrad__indexes_open(char *const *path, int64_t count, struct sgrad__shard *shard) {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    struct opening opening = { .store = { .reader = "tar", .scan = scan_shard },
+    struct opening opening = { .store = { .reader = "tar", .smaller = SGRAD__SMALLER_SHARD, .scan = scan_shard },
                                .path = path,
                                .count = count,
                                .shard = shard,

@@ -60,8 +60,17 @@ static void divide(const struct header *h, struct sgrad__shard *shard) {
                                     .file = h->file };
 }
 
+/* Returns the bytes of the texts of an index of the archive or folder PATH. */
+static size_t text_bytes(const struct sgrad__draft *draft, const char *path) {
+    size_t bytes = strlen(path) + 1 + draft->text_bytes;
+    for (int c = 0; c < draft->classes; c++) bytes += strlen(draft->class_name[c]) + 1;
+    for (int i = 0; i < draft->others.kinds; i++) bytes += strlen(draft->others.other[i].kind) + 1;
+    return bytes;
+}
+
 void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const struct sgrad_file_version *file, size_t *bytes) {
     struct sgrad__draft texts = { 0 }; /* the path of the archive is the first text */
+    if (text_bytes(draft, path) > UINT32_MAX) return NULL;
     const uint32_t before = (uint32_t)strlen(path) + 1;
     uint32_t *offset = sgrad_xcalloc(even((size_t)draft->classes) + 2 * (size_t)draft->others.kinds + 1, sizeof *offset);
     uint32_t *other = offset + even((size_t)draft->classes);

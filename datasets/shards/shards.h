@@ -23,6 +23,7 @@
 
 enum { SGRAD__NO_LABEL = -1, SGRAD__LABELS_LIMIT = 1 << 20 };
 #define SGRAD__IMAGE_LIMIT ((uint64_t)1 << 28)
+#define SGRAD__SMALLER_SHARD "divide it into several archives"
 
 /* A sample in the index of a shard. */
 struct sgrad__shard_sample {
@@ -57,7 +58,8 @@ struct sgrad__draft {
     uint64_t bytes;                     /* of the archive, after decompression */
 };
 void sgrad__draft_free(struct sgrad__draft *draft);
-/* Appends TEXT, of LENGTH bytes, to the texts. Returns its offset. */
+/* Appends TEXT, of LENGTH bytes, to the texts. Returns its offset, which is wrong if the texts have more than 4 GiB; index_pack
+ * refuses these. */
 uint32_t sgrad__draft_text(struct sgrad__draft *draft, const char *text, size_t length);
 
 /* Reads the headers of the archive in FILE, an open file of SIZE bytes, or, if FILE is negative, of SIZE bytes at DATA. NAME: its
@@ -89,7 +91,7 @@ struct sgrad__shard {
     const char *path;                   /* of the archive, absolute */
     struct sgrad_file_version file;    /* of the archive */
 };
-/* Returns DRAFT as a block from malloc, of *BYTES bytes; NULL: it is too large for the format. */
+/* Returns DRAFT as a block from malloc, of *BYTES bytes; NULL: its texts have 4 GiB or more. */
 void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const struct sgrad_file_version *file, size_t *bytes);
 /* Returns true if a block, which may be damaged, begins as an index of this version of the format. */
 bool sgrad__index_is_current(const void *block, size_t bytes);
@@ -106,6 +108,7 @@ void sgrad__index_others(const struct sgrad__shard *shard, struct sgrad_walk *ot
 /* The cache folder of indexes, for one reader. Threads may use it concurrently. */
 struct sgrad__index_store {
     const char *reader;                 /* "tar", for messages */
+    const char *smaller;                /* the way out if names have more than 4 GiB: "divide it into several archives" */
     char *folder;                       /* path of the cache folder, with a slash; NULL: there is none */
     _Atomic bool unstored, damaged;     /* an index could not be stored; a stored index was damaged */
     /* Reads the shard or folder PATH, which is open as FILE, to DRAFT, which is zero. */

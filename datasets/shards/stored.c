@@ -147,6 +147,9 @@ static int build(struct sgrad__index_store *store, const struct place *place, in
     if (stored && load(place, shard, &damaged)) return free(block), 0;
     if (storable && !stored) store->unstored = true;
     if (block && sgrad__index_parse(block, bytes, shard)) return 0;
+    if (!block)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: %s: the names of its files have more than 4 GiB; %s", store->reader,
+                               place->path, store->smaller);
     free(block);
     return sgrad_log_error(SGRAD_EFORMAT, "%s: %s: its members have impossible sizes", store->reader, place->path);
 }

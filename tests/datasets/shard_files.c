@@ -284,6 +284,27 @@ static void damaged_index(void **state) {
     begin();
 }
 
+/* A scan whose draft has one sample, and as many bytes of names as OF, of which only the number is read. */
+static int scan_names(void *of, const char *path, int file, const struct sgrad_file_version *version,
+                      struct sgrad__draft *draft) {
+    (void)path, (void)file, (void)version;
+    draft->sample = sgrad_array_grow(NULL, 0, sizeof *draft->sample);
+    draft->sample[draft->samples++] = (struct sgrad__shard_sample){ 0 };
+    draft->text_bytes = *(const size_t *)of;
+    return 0;
+}
+
+static void too_many_names(void **state) {
+    (void)state;
+    size_t bytes = UINT32_MAX; /* besides, the path is in the index */
+    struct sgrad__index_store store = { .reader = "tar", .smaller = "use two", .scan = scan_names, .of = &bytes };
+    struct sgrad__shard shard;
+    scratch_write("t.tar", "x", 1);
+    for (int i = 0; i < 2; i++, bytes = (size_t)1 << 40)
+        assert_fails(sgrad__index_open(&store, scratch_path("t.tar"), &shard), SGRAD_EINVAL,
+                     "t.tar: the names of its files have more than 4 GiB; use two");
+}
+
 /* Returns the number of indexes in the cache folder of NAME. PATH: of one of them; may be NULL. */
 static int indexes(const char *name, char path[1024]) {
     char folder[512];
@@ -436,6 +457,7 @@ int main(int argc, char **argv) {
         sentence("a shard without an end mark, or with data after it, is refused", ends),
         sentence("a damaged image is named with its shard and byte, and can be skipped", damaged_images),
         sentence("an index with a flipped bit or a missing end is not used", damaged_index),
+        sentence("names of more than 4 GiB are refused", too_many_names),
         sentence("the index is stored, and replaced if it is damaged or the shard has changed", cached),
         sentence("processes that start together open the same shards", together),
         sentence("a shard that changes while it is open is not read, but its permissions may change", changed),
