@@ -18,6 +18,7 @@ struct opening {
     struct sgrad__index_store store;
     char *const *path;
     int64_t count, first; /* first: the shard at which this process begins */
+    size_t limit; /* of a shard after decompression */
     struct sgrad__shard *shard;
     _Atomic int64_t next;  /* number of shards that threads have taken */
     _Atomic int64_t read;  /* number of shards that this process has begun to read */
@@ -45,8 +46,9 @@ static void show_progress(struct opening *opening, const char *path) {
 /* Reads the headers of a shard. The function scan of the store. */
 static int scan_shard(void *of, const char *path, int file, const struct sgrad_file_version *version,
                       struct sgrad__draft *draft) {
+    const struct opening *opening = of;
     show_progress(of, path);
-    SGRAD_TRY(sgrad__shard_scan(path, file, NULL, (size_t)version->bytes, draft));
+    SGRAD_TRY(sgrad__shard_scan(path, file, NULL, (size_t)version->bytes, opening->limit, draft));
     return sgrad__version_check(file, path, version);
 }
 
@@ -73,11 +75,12 @@ static void *open_some(void *argument) {
     return NULL;
 }
 
-int sgrad__indexes_open(char *const *path, int64_t count, struct sgrad__shard *shard) {
+int sgrad__indexes_open(char *const *path, int64_t count, size_t limit, struct sgrad__shard *shard) {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     struct opening opening = { .store = { .reader = "tar", .smaller = SGRAD__SMALLER_SHARD, .scan = scan_shard },
                                .path = path,
                                .count = count,
+                               .limit = limit,
                                .shard = shard,
                                .failed = count,
                                .first = sgrad__turn_first(count),

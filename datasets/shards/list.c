@@ -50,7 +50,7 @@ int sgrad__shards_list(const char *pattern, const char *part, size_t limit, stru
     shards->folder = common_folder(&shards->paths);
     shards->shard = sgrad_xcalloc((size_t)count, sizeof *shards->shard);
     shards->first = sgrad_xcalloc((size_t)count + 1, sizeof *shards->first);
-    SGRAD_TRY(sgrad__indexes_open(shards->paths.path, count, shards->shard));
+    SGRAD_TRY(sgrad__indexes_open(shards->paths.path, count, limit, shards->shard));
     for (int64_t s = 0; s < count; s++) shards->first[s + 1] = shards->first[s] + shards->shard[s].samples;
     SGRAD_TRY(check_unpacked(shards, limit, &compressed));
     if (compressed) shards->unpacked = sgrad__unpacked_create(count, limit);

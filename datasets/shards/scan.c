@@ -66,6 +66,7 @@ struct scan {
     struct archive *archive;
     struct sgrad__stream *stream; /* decompresses the file for archive; NULL: the file is not compressed */
     char *block;                  /* BLOCK bytes of stream */
+    uint64_t most;                /* bytes of stream that an archive of images with a plausible ratio may exceed */
     const char *damage;           /* error of stream; NULL: none */
     uint64_t read, used;          /* bytes that stream has given; those up to the last that is not 0 */
     uint64_t next;                /* position of the next header */
@@ -84,16 +85,16 @@ static int refuse(const struct scan *scan, const char *member, int64_t at, const
 }
 
 static bool is_bomb(const struct scan *scan) {
-    return scan->stream && scan->read > BOMB_BYTES && scan->read / BOMB_RATIO > scan->file_size;
+    return scan->stream && scan->read > scan->most && scan->read / BOMB_RATIO > scan->file_size;
 }
 
 /* Logs that the decompression has failed. */
 static int refuse_stream(const struct scan *scan) {
     if (is_bomb(scan))
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "tar: %s: has more than 4 GiB and more than %d times its size after decompression, which no shard "
-                               "of images has; decompress it yourself if you trust it",
-                               scan->shard, BOMB_RATIO);
+                               "tar: %s: has more than %llu MiB and more than %d times its size after decompression, which no "
+                               "shard of images has; decompress it yourself if you trust it",
+                               scan->shard, (unsigned long long)(scan->most >> 20), BOMB_RATIO);
     const bool window = strstr(scan->damage, "too much memory");
     return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: cannot be decompressed: %s; %s", scan->shard, scan->damage,
                            window ? "compress it without zstd --long" : "the file is incomplete or damaged: copy it again");
@@ -293,9 +294,9 @@ static bool is_read(const struct scan *scan, int result) {
     return result == ARCHIVE_OK || (why && strstr(why, "can't be converted"));
 }
 
-/* Counts SIZE bytes at DATA. */
+/* Counts SIZE bytes at DATA. memcmp finds a block of zeros ten times as fast as the loop. */
 static void count_bytes(struct scan *scan, const unsigned char *data, size_t size) {
-    size_t used = size;
+    size_t used = size && !*data && !memcmp(data, data + 1, size - 1) ? 0 : size;
     while (used && !data[used - 1]) used--;
     if (used) scan->used = scan->read + used;
     scan->read += size;
@@ -394,8 +395,9 @@ static int refuse_empty(const struct scan *scan) {
                            scan->shard);
 }
 
-int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, struct sgrad__draft *draft) {
+int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, uint64_t limit, struct sgrad__draft *draft) {
     struct scan scan = { .shard = name, .file = file, .data = data, .file_size = size, .draft = draft };
+    scan.most = limit < BOMB_BYTES ? limit : BOMB_BYTES;
     if (!size) return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: the file is empty", name);
     int error = open_archive(&scan);
     if (!error) error = read_headers(&scan);
@@ -409,8 +411,8 @@ int sgrad__shard_scan(const char *name, int file, const void *data, size_t size,
     return error;
 }
 #else
-int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, struct sgrad__draft *draft) {
-    (void)file, (void)data, (void)size, (void)draft;
+int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, uint64_t limit, struct sgrad__draft *draft) {
+    (void)file, (void)data, (void)size, (void)limit, (void)draft;
     return sgrad_library_missing("libarchive", "read %s, a tar archive", name);
 }
 #endif

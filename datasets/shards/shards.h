@@ -63,9 +63,10 @@ void sgrad__draft_free(struct sgrad__draft *draft);
 uint32_t sgrad__draft_text(struct sgrad__draft *draft, const char *text, size_t length);
 
 /* Reads the headers of the archive in FILE, an open file of SIZE bytes, or, if FILE is negative, of SIZE bytes at DATA. NAME: its
- * path, for messages. DRAFT must be zero; the caller frees it, also after an error. SGRAD_EFORMAT: it is malformed, or a sample
- * has no image. SGRAD_ELIBRARY: this build has no libarchive. */
-int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, struct sgrad__draft *draft);
+ * path, for messages. LIMIT: bytes after decompression that a caller can use; with more than these or than 4 GiB, and more than
+ * 100 times SIZE, the archive is taken for a decompression bomb. DRAFT must be zero; the caller frees it, also after an error.
+ * SGRAD_EFORMAT: it is malformed, or a sample has no image. SGRAD_ELIBRARY: this build has no libarchive. */
+int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, uint64_t limit, struct sgrad__draft *draft);
 
 /* Parses the label in the SIZE bytes at DATA, the member WHERE of a shard, with ENDING ".cls" or ".json". *LABEL:
  * SGRAD__NO_LABEL if JSON has none of the keys. SGRAD_EFORMAT: it is malformed, or out of range. */
@@ -129,8 +130,9 @@ int sgrad__shard_open(const char *path, const struct sgrad__shard *shard, int *f
 /* ---- cached.c ---- */
 
 /* Opens the indexes of COUNT shards. Those that are not in the cache are read from the shards, by several threads, of several
- * processes if these start at the same time. SHARD: zeros; the caller closes each, also after an error. */
-int sgrad__indexes_open(char *const *path, int64_t count, struct sgrad__shard *shard);
+ * processes if these start at the same time. LIMIT: as of sgrad__shard_scan. SHARD: zeros; the caller closes each, also after an
+ * error. */
+int sgrad__indexes_open(char *const *path, int64_t count, size_t limit, struct sgrad__shard *shard);
 void sgrad__indexes_close(struct sgrad__shard *shard, int64_t count);    /* frees the members and the list; NULL is a no-op */
 
 /* ---- unpacked.c ---- */

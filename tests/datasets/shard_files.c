@@ -200,7 +200,7 @@ static void truncated(void **state) {
         draft = (struct sgrad__draft){ 0 };
         char *copy = malloc(size + 1);
         memcpy(copy, tar.data, size);
-        assert_int_equal(survives(sgrad__shard_scan("t.tar", -1, copy, size, &draft)), size == all);
+        assert_int_equal(survives(sgrad__shard_scan("t.tar", -1, copy, size, SIZE_MAX, &draft)), size == all);
         if (size == all) assert_int_equal(draft.samples, 3);
         sgrad__draft_free(&draft);
         free(copy);
@@ -263,7 +263,7 @@ static void damaged_index(void **state) {
     put_text("x.txt", "x");
     put_image("a.ppm", 1);
     put_text("a.json", "{\"label\": \"x\"}");
-    assert_done(sgrad__shard_scan("t.tar", -1, tar.data, tar.size + 1024, &draft));
+    assert_done(sgrad__shard_scan("t.tar", -1, tar.data, tar.size + 1024, SIZE_MAX, &draft));
     unsigned char *block = sgrad__index_pack(&draft, "/t.tar", &(struct sgrad_file_version){ 1, 2, 3, 4 }, &bytes);
     assert_true(sgrad__index_parse(block, bytes, &shard));
     assert_int_equal(shard.samples, 1);

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sgrad__shard shard;
     size_t bytes, sum = 0;
     if (size < 100) expand(data, size);
-    if (!sgrad__shard_scan("fuzz", -1, data, size, &draft)) {
+    if (!sgrad__shard_scan("fuzz", -1, data, size, SIZE_MAX, &draft)) {
         void *block = sgrad__index_pack(&draft, "/fuzz", &(struct sgrad_file_version){ 0 }, &bytes);
         if (block && sgrad__index_parse(block, bytes, &shard))
             for (int64_t i = 0; i < shard.samples; i++) {       /* a sanitizer sees a name or an image outside */
