@@ -249,6 +249,10 @@ int sgrad_dataset_read(const struct sgrad_dataset *dataset, const struct sgrad_s
 struct sgrad_drawing;
 int sgrad_dataset_draw(const struct sgrad_dataset *dataset, const struct sgrad_sample *sample, int n,
                        const struct sgrad_drawing *how, void *const *data);
+/* The same as sgrad_dataset_draw, or, if HOW is NULL, as sgrad_dataset_read; for commands with the option --damaged: the message
+ * about a malformed sample names this option. */
+int sgrad_dataset_load(const struct sgrad_dataset *dataset, const struct sgrad_sample *sample, int n,
+                       const struct sgrad_drawing *how, void *const *data);
 /* Returns the number of samples that mean and standard deviation are computed from: all samples. If samples are recomputed on
  * each read (synthetic data, statistically all alike): the first ones, at most SGRAD_MEASURED. If the reader limits their number:
  * so many, at equal distances. */

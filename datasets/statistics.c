@@ -53,19 +53,17 @@ static bool in_memory(const struct sgrad_dataset *dataset) {
     return all;
 }
 
-/* Reads sample I. If it cannot be read, stores the message in tally->damaged and returns 0, or, if that is NULL, logs the message
- * with the remedy and returns the error. */
+/* Reads sample I. If it cannot be read and tally->damaged is not NULL, stores the message there and returns 0. */
 static int read_one(struct tally *tally, int64_t i, void *const *room) {
     const struct sgrad_sample sample = { .index = i };
     char reason[1024];
+    if (!tally->damaged) return sgrad_dataset_load(tally->dataset, &sample, 1, NULL, room);
     sgrad_log_capture(reason, sizeof reason);
     const int error = sgrad_dataset_read(tally->dataset, &sample, 1, room);
     sgrad_log_capture(NULL, 0);
     if (!error && *reason) sgrad_log_warning("%s", reason);
-    const bool unreadable = error == SGRAD_EIO || error == SGRAD_EFORMAT;
-    if (unreadable && tally->damaged) return tally->damaged[i] = sgrad_format("%s", reason), 0;
-    const char *remedy = unreadable && !tally->dataset->reader->draw ? "; give --damaged skip to leave out such samples" : "";
-    return error ? sgrad_log_error(error, "%s%s", reason, remedy) : 0;
+    if (error == SGRAD_EIO || error == SGRAD_EFORMAT) return tally->damaged[i] = sgrad_format("%s", reason), 0;
+    return error ? sgrad_log_error(error, "%s", reason) : 0;
 }
 
 /* The function of a thread. Sums are integers, so they do not depend on the distribution of samples over threads. */

@@ -43,7 +43,7 @@ int sgrad_views_read(const struct sgrad_dataset *dataset, const struct sgrad_vie
     for (int i = 0; i < n; i++) {
         struct sgrad_affine map = views->view[sample[i].view].map;
         for (int f = 0; dataset->field[f].name; f++) at[f] = (char *)data[f] + (size_t)i * sgrad_field_bytes(&dataset->field[f]);
-        SGRAD_TRY(sgrad_dataset_read(dataset, &sample[i], 1, at));
+        SGRAD_TRY(sgrad_dataset_load(dataset, &sample[i], 1, NULL, at));
         if (map.xx < 0) map.x0 += (double)(sgrad_field_plane(image)[1] - 1);
         if (sample[i].view) sgrad__pixels_move(dataset, &map, at[0]);
     }

@@ -7,9 +7,8 @@ static void read_samples(const struct sgrad_args *args) {
     const struct sgrad_dataset *dataset = args->attrs;
     const struct sgrad_drawing how = { args->step->seed, args->step->epoch, dataset->drawn };
     const int count = (int)args->view[0].shape.dim[0];
-    int error = args->step->training
-                    ? sgrad_dataset_draw(dataset, args->step->sample + args->first, count, &how, args->data)
-                    : sgrad_dataset_read(dataset, args->step->sample + args->first, count, args->data);
+    const struct sgrad_sample *sample = args->step->sample + args->first;
+    int error = sgrad_dataset_load(dataset, sample, count, args->step->training ? &how : NULL, args->data);
     if (error) sgrad_task_fail(error);
 }
 

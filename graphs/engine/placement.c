@@ -91,7 +91,7 @@ static void load(const struct sgrad_args *args) {
         for (int f = 0; f < p->fields; f++) field[f] = record + p->at[f];
         const int64_t position = sgrad__partition_position(&p->partition, (struct sgrad__place){ p->is.rank, to.slot[i] });
         const struct sgrad_sample sample = sgrad__sampler_sample(p->is.order, p->epoch, position);
-        int error = sgrad_dataset_read(p->is.dataset, &sample, 1, field);
+        int error = sgrad_dataset_load(p->is.dataset, &sample, 1, NULL, field);
         if (error) return sgrad_task_fail(error);
     }
 }

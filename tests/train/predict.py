@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -324,7 +325,9 @@ def test_damaged():
     # Of another data set eval and predict stop, too, or leave out.
     plain = trained(make_folder(folder("plain")))
     for name, lines in (("eval", 1), ("predict", 1 + 18)):
-        assert "val/ant/03.png: byte " in stargrad(name, plain, "--data", f"folder:{pets}", status=1)
+        for more in ((), ("--tta", "flip")) if name == "eval" else ((),):
+            said = stargrad(name, plain, "--data", f"folder:{pets}", *more, status=1)
+            assert re.search("val/ant/03.png: byte .*; give --damaged skip to leave out such samples$", said, re.M), said
         done = subprocess.run(command(name, plain, "--data", f"folder:{pets}", "--damaged", "skip"), capture_output=True, text=True)
         assert done.returncode == 0 and len(done.stdout.splitlines()) == lines and done.stderr.count("left out") == 2, done
     shared = folder("shared")
