@@ -96,7 +96,9 @@ def test_pack():
     env = {"PATH": f"{tools}:{os.environ['PATH']}", "builddir": os.path.join(FOLDER, "nowhere")}
     said = call(RUN, "--emulated", "--out", out, pack, "--part", "lenet f32", "trace", env=env)
     assert sorted(os.listdir(out)) == ["gpu.md", "logs", "trace"], said
-    assert len(rows(os.path.join(out, "gpu.md"))) == 2 and "FAILED" not in said, said
+    table = rows(os.path.join(out, "gpu.md"))
+    assert len(table) == 2 and "FAILED" not in said, said
+    assert int(re.search(r"(\d+)% of tasks on CUDA", table[0])[1]) >= 60, table        # all that compute samples, however busy the CPU is
     assert "$ " in open(os.path.join(out, "logs", "01-lenet-f32-loss-of-step-5.log")).read()
 
 

@@ -63,7 +63,7 @@ def test_fault():
 
 
 def test_trace():
-    out = train("trace", *SMALL, *SHARED, "--steps", 4, "--trace", "3-4", *CUDA)
+    out = train("trace", *SMALL, *SHARED, "--cpus-share", "none", "--steps", 4, "--trace", "3-4", *CUDA)
     report = json.loads(stargrad("report", "--json", out))["trace"]
     assert report["tasks"] > 0 and report["copies"]["all"]["to_devices_mb"] > 0, report
 

@@ -49,6 +49,8 @@ from table import Table  # noqa: E402
 # Reading samples is work for a CPU, so one stays.
 CPU, CUDA, TWO = ("--gpus", 0), ("--cpus", 1, "--gpus", 1), ("--cpus", 1, "--gpus", 2)
 EAGER = ("--scheduler", "eager") if OPTIONS.emulated else ()     # one that measures would leave all to the CPU
+# On a busy machine, the thread of an emulated GPU may get no processor until the CPU worker has done the tasks that both may do.
+ON_GPUS = ("--cpus-share", "none") if OPTIONS.emulated else ()
 FIRST, LATER = 3, 5 if OPTIONS.emulated else 10        # steps; rounding grows from step to step
 WITHIN = {"f32": (1e-4, 1e-3), "tf32": (3e-2, 1e-1), "bf16": (1e-2, 3e-2)}
 TEXT = f"text:{os.path.join(REFERENCE, 'text.txt')}"
@@ -123,7 +125,7 @@ def operations():
     return "", f"{len(re.findall(r'computed without', said))} convolutions without cuDNN", "agree"
 
 
-def same_losses(arguments, precision, where=CUDA):
+def same_losses(arguments, precision, where=(*CUDA, *ON_GPUS)):
     arguments = [*arguments, "--steps", LATER, "--precision", precision]
     cpu = losses(train("cpu", *arguments, *CPU)[0])
     out, share = train("cuda", *arguments, *EAGER, *where, count_tasks=True)
@@ -160,7 +162,7 @@ def traced():
     size = "8x8x3,10,64" if OPTIONS.emulated else "32x32x3,10,8192"
     batch, steps, of = (16, 6, "4-5") if OPTIONS.emulated else (1024, 40, "31-35")
     out, _ = train("trace", "--model", "resnet20", "--data", f"synthetic:{size}", "--batch", batch, "--steps", steps,
-                   "--precision", "bf16", "--no-augment", "--trace", of, *EAGER, *CUDA)
+                   "--precision", "bf16", "--no-augment", "--trace", of, *EAGER, *CUDA, *ON_GPUS)
     shutil.rmtree(OUT / "trace", ignore_errors=True)
     shutil.copytree(out, OUT / "trace", ignore=shutil.ignore_patterns("*.safetensors", "checkpoints"))
     trace = json.loads(run(command("report", "--json", out))[0])["trace"]
@@ -180,7 +182,7 @@ def several():
         os.environ["STARGRAD_EMULATED_GPUS"] = "2"
     elif len(run(["nvidia-smi", "-L"])[0].splitlines()) < 2:
         return "", "", "left out: one GPU"
-    return same_losses([*reference(*RESNET), "--bn-group", "rank"], "f32", TWO)
+    return same_losses([*reference(*RESNET), "--bn-group", "rank"], "f32", (*TWO, *ON_GPUS))
 
 
 # ---- beside PyTorch: bench/gpu, which keeps a section of the table for each network ----------------------------------------
