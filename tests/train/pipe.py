@@ -73,19 +73,15 @@ def test_beside():
     assert losses(one) == losses(out) and tensors(one) == tensors(out)
 
 
-def skips(model, data, count, steps, *precisions):
-    """Compares the losses on COUNT ranks with those on one, in f32 and in other PRECISIONS."""
-    words = ("train", "--model", model, "--data", data, "--batch", 8, "--micro-batch", 2, "--bn-group", "micro", "--steps", steps, "--lr", 0.01,
+def skips(model, data, count):
+    """Compares the losses on COUNT ranks with those on one, in f32 and in bf16. f32 and bf16 are not compared: rounding grows."""
+    words = ("train", "--model", model, "--data", data, "--batch", 8, "--micro-batch", 2, "--bn-group", "micro", "--steps", 2, "--lr", 0.01,
              "--checkpoint-every", 0)
-    one, out = folder("skips"), folder("skips-split")
-    stargrad(*words, "--out", one)
-    ranks(count, *words, "--mesh", f"pipe={count}", "--out", out)
-    alike(one, out, model)
-    for precision in precisions:
-        half = folder("skips-half")
-        ranks(count, *words, "--mesh", f"pipe={count}", "--precision", precision, "--out", half)
-        for a, b in zip(losses(one), losses(half), strict=True):
-            assert abs(a - b) <= 0.03 * a, (model, losses(one), losses(half))
+    for precision in ("f32", "bf16"):
+        one, out = folder("skips"), folder("skips-split")
+        stargrad(*words, "--precision", precision, "--out", one)
+        ranks(count, *words, "--precision", precision, "--mesh", f"pipe={count}", "--out", out)
+        alike(one, out, (model, precision))
 
 
 def test_skips():
@@ -96,11 +92,11 @@ def test_skips():
     for name, voxels in (("volume", slices), ("labels", [255 if v > 100 else 0 for v in slices])):
         with gzip.open(os.path.join(work, f"train-{name}-idx3-ubyte.gz"), "wb") as file:
             file.write(struct.pack(">IIII", 0x803, 16, 32, 32) + bytes(voxels))
-    skips("unet2d", f"volume:{work},1x32x32", 3, 2, "bf16")
+    skips("unet2d", f"volume:{work},1x32x32", 3)
 
 
 def test_loss_of_several_stages():
-    skips("googlenet:aux=1", "synthetic:64x64x3,4,16", 4, 1, "bf16")
+    skips("googlenet:aux=1", "synthetic:64x64x3,4,16", 4)
 
 
 def test_resume():
