@@ -211,7 +211,7 @@ const struct sgrad__command sgrad__sample_command = {
     .options = options,
     .defaults = defaults,
     .run = run,
-    .notes = "Weights, model and tokenizer.json, if there is one, are read from RUN-DIR; options given here override them. "
+    .notes = "Weights, model and tokenizer, if there is one, are read from RUN-DIR; options given here override them. "
              "For example:\n\n"
              "  stargrad sample runs/gpt --prompt 'To be, ' --top-k 40\n"
              "  stargrad sample --weights runs/gpt/model.safetensors \\\n"

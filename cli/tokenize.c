@@ -92,22 +92,6 @@ static int check_folder(const char *folder) {
     return SGRAD__DONE;
 }
 
-static int copy_file(const char *from, const char *folder, const char *name) {
-    char *path = sgrad_format("%s/%s", folder, name);
-    const int error = sgrad_file_copy(from, path, (size_t)1 << 28);
-    free(path);
-    return error;
-}
-
-static int copy_tokenizer(const struct sgrad_tokenizer *tokenizer, const char *from, const char *folder) {
-    if (!sgrad_tokenizer_is_pair(tokenizer)) return copy_file(from, folder, "tokenizer.json");
-    char *merges = sgrad_tokenizer_merges(from);
-    int error = copy_file(from, folder, "vocab.json");
-    if (!error) error = copy_file(merges, folder, "merges.txt");
-    free(merges);
-    return error;
-}
-
 /* ---- result ------------------------------------------------------------------------------------------------------ */
 
 static json_t *part_as_json(const struct sgrad__corpus_part *part) {
@@ -119,8 +103,8 @@ static json_t *as_json(const struct sgrad__corpus_options *corpus, const struct 
     json_t *begin = json_array();
     for (int i = 0; i < corpus->begins; i++) json_array_append_new(begin, json_integer(corpus->begin[i]));
     return json_pack("{s:s, s:i, s:i, s:o, s:o, s:I, s:o, s:o}", "tokenizer",
-                     sgrad_tokenizer_is_pair(corpus->tokenizer) ? "vocab.json" : "tokenizer.json", "vocabulary",
-                     sgrad_tokenizer_tokens(corpus->tokenizer), "bits", result->bits, "begin", begin, "end",
+                     sgrad_tokenizer_name(corpus->tokenizer), "vocabulary", sgrad_tokenizer_tokens(corpus->tokenizer),
+                     "bits", result->bits, "begin", begin, "end",
                      corpus->end < 0 ? json_null() : json_integer(corpus->end), "dropped", (json_int_t)result->dropped, "train",
                      part_as_json(&result->part[SGRAD__PART_TRAIN]), "val", part_as_json(&result->part[SGRAD__PART_VAL]));
 }
@@ -144,7 +128,7 @@ static int write_all(const struct sgrad__request *request, const struct sgrad__c
     struct sgrad__corpus_result result;
     SGRAD_TRY(sgrad_folder_make(corpus->folder));
     SGRAD_TRY(sgrad__corpus_write(corpus, &result));
-    SGRAD_TRY(copy_tokenizer(corpus->tokenizer, request->tokenize.tokenizer, corpus->folder));
+    SGRAD_TRY(sgrad_tokenizer_copy(corpus->tokenizer, corpus->folder));
     char *path = sgrad_format("%s/tokens.json", corpus->folder);
     const int error = sgrad_json_write(path, as_json(corpus, &result), 9);
     free(path);

@@ -24,11 +24,6 @@ static int read_whole(struct sgrad_tokenizer *t, const json_t *object, const jso
     return 0;
 }
 
-char *sgrad_tokenizer_merges(const char *file) {
-    const char *slash = strrchr(file, '/');
-    return sgrad_format("%.*smerges.txt", slash ? (int)(slash + 1 - file) : 0, file);
-}
-
 /* Reads vocab.json, with only integers as values, and merges.txt of the same folder. GPT-2's added token is in its vocabulary. */
 static int read_pair(struct sgrad_tokenizer *t, json_t *object) {
     static const char end[] = "<|endoftext|>";
@@ -105,7 +100,6 @@ void sgrad_tokenizer_close(struct sgrad_tokenizer *t) {
 
 int sgrad_tokenizer_words(const struct sgrad_tokenizer *t) { return t->words; }
 int sgrad_tokenizer_tokens(const struct sgrad_tokenizer *t) { return t->all; }
-bool sgrad_tokenizer_is_pair(const struct sgrad_tokenizer *t) { return t->pair; }
 
 int sgrad_tokenizer_find(const struct sgrad_tokenizer *t, const char *text, bool added) {
     for (int i = 0; i < t->addeds; i++)

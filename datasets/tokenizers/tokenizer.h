@@ -54,9 +54,17 @@ bool sgrad_tokenizer_cuts_lines(const struct sgrad_tokenizer *tokenizer);
 const char *sgrad_tokenizer_word(const struct sgrad_tokenizer *tokenizer, int token, size_t *size);
 /* Returns true if TOKEN is an added token that the file marks as special, for example <|end_of_text|>. */
 bool sgrad_tokenizer_is_special(const struct sgrad_tokenizer *tokenizer, int token);
+/* files.c */
 bool sgrad_tokenizer_is_pair(const struct sgrad_tokenizer *tokenizer); /* it is vocab.json with merges.txt */
+/* Returns the usual name of the tokenizer's file: tokenizer.json or vocab.json. */
+const char *sgrad_tokenizer_name(const struct sgrad_tokenizer *tokenizer);
 /* Returns the path of merges.txt in the folder of FILE, a vocab.json. The caller must free it. */
 char *sgrad_tokenizer_merges(const char *file);
+/* Returns the path of the tokenizer in FOLDER: of tokenizer.json, or else of vocab.json. NULL: there is none. The caller must
+ * free it. */
+char *sgrad_tokenizer_in(const char *folder);
+/* Copies the files of a tokenizer to FOLDER, under their usual names, whatever they are called. */
+int sgrad_tokenizer_copy(const struct sgrad_tokenizer *tokenizer, const char *folder);
 
 /* The caller must destroy the encoder. */
 struct sgrad_encoder *sgrad_encoder_create(const struct sgrad_tokenizer *tokenizer);

@@ -220,7 +220,8 @@ void sgrad_run_take_seed(struct sgrad_train_options *options);
 char *sgrad_run_weights(const char *folder);    /* returns the path of the run's final weights; free it */
 
 /* Returns the path of the tokenizer of the run in FOLDER, which was trained on DATA (its option data; NULL: unknown):
- * tokenizer.json in FOLDER, or else beside the token files of DATA. NULL: neither exists. The caller must free it. */
+ * tokenizer.json or vocab.json in FOLDER, or else beside the token files of DATA. NULL: there is none. The caller must free
+ * it. */
 char *sgrad_run_tokenizer(const char *folder, const char *data);
 
 #ifdef __cplusplus

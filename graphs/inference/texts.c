@@ -196,20 +196,12 @@ json_t *sgrad_text_json(const char *prompt, const struct sgrad_text *text) {
     return json;
 }
 
-/* Returns the path of FOLDER/tokenizer.json; NULL: it does not exist. */
-static char *tokenizer_in(const char *folder) {
-    char *path = sgrad_format("%s/tokenizer.json", folder);
-    if (!access(path, F_OK)) return path;
-    free(path);
-    return NULL;
-}
-
 char *sgrad_run_tokenizer(const char *folder, const char *data) {
     static const char kind[] = "tokens:";
-    char *path = tokenizer_in(folder);
+    char *path = sgrad_tokenizer_in(folder);
     if (path || !data || strncmp(data, kind, strlen(kind))) return path;
     char *tokens = sgrad__tokens_folder(data + strlen(kind));
-    path = tokens ? tokenizer_in(tokens) : NULL;
+    path = tokens ? sgrad_tokenizer_in(tokens) : NULL;
     free(tokens);
     return path;
 }

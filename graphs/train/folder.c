@@ -1,5 +1,6 @@
 /* folder.c: the run directory: claims it for one run at a time, initializes it, or loads the state of a resumed run from it. */
 #include "config.h"
+#include "datasets/tokenizers/tokenizer.h"
 #include "graphs/api/plugin.h"
 #include "graphs/train/setup.h"
 
@@ -156,15 +157,14 @@ static int open_own_folder(struct sgrad__run *run, const struct sgrad__config *c
     return sgrad__config_continue(run->files.folder, config, 0, &run->files.history);
 }
 
-/* Copies the tokenizer of the texts to tokenizer.json in the run directory, for stargrad sample. It is not copied if it consists
- * of two files. Called by rank 0. */
+/* Copies the tokenizer of the texts to the run directory, for stargrad sample. Called by rank 0. */
 static int copy_tokenizer(const struct sgrad__run *run) {
     const char *from = run->options.data.tokenizer, *data = run->options.data.name;
-    const bool texts = from && data && !strncmp(data, "jsonl:", strlen("jsonl:"));
-    if (!texts || sgrad_ends_with(from, "vocab.json")) return 0;
-    char *path = sgrad_format("%s/tokenizer.json", run->files.folder);
-    const int error = sgrad_file_copy(from, path, (size_t)1 << 28);
-    free(path);
+    struct sgrad_tokenizer *tokenizer;
+    if (!from || !data || strncmp(data, "jsonl:", strlen("jsonl:"))) return 0;
+    SGRAD_TRY(sgrad_tokenizer_open(from, &tokenizer));
+    const int error = sgrad_tokenizer_copy(tokenizer, run->files.folder);
+    sgrad_tokenizer_close(tokenizer);
     return error;
 }
 

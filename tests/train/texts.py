@@ -97,6 +97,25 @@ def test_as_tokens():
     assert got[0] == wanted[0] and abs(got[1] - wanted[1]) < 1e-5 and len(cached()) == 5
 
 
+def test_pair():
+    """vocab.json and merges.txt are a tokenizer, whatever the first one is called; the run directory has both, and the results are the same."""
+    plain, out, pair = write_shards("plain"), folder("whole"), folder("pair")
+    os.makedirs(pair)
+    model = KINDS["gpt2"]["model"]
+    with open(os.path.join(pair, "words.json"), "w", encoding="utf-8") as file:
+        json.dump(model["vocab"], file)
+    with open(os.path.join(pair, "merges.txt"), "w", encoding="utf-8") as file:
+        file.writelines((merge if isinstance(merge, str) else " ".join(merge)) + "\n" for merge in ["#version: 0.2", *model["merges"]])
+    words = (*TRAIN[:-1], 2, "--data", f"jsonl:{plain},16")
+    stargrad(*words, "--tokenizer", os.path.join(pair, "words.json"), "--out", out)
+    shutil.rmtree(pair)
+    assert {"vocab.json", "merges.txt"} < set(os.listdir(out)) and "tokenizer.json" not in os.listdir(out)
+    assert "To be" in stargrad("sample", out, "--prompt", "To be", "--tokens", 3)
+    whole = folder("as-one-file")
+    stargrad(*words, "--tokenizer", tokenizer(), "--out", whole)
+    assert losses(whole) == losses(out)
+
+
 def test_run():
     """The run directory has the tokenizer; evaluation, generation, continuation; documents."""
     plain, out = write_shards("plain"), folder("whole")
@@ -106,6 +125,9 @@ def test_run():
         assert one.read() == other.read()
     tested = events(out, "epoch")[-1]["test_loss"]
     assert abs(json.loads(stargrad("eval", out, "--json"))["test_loss"] - tested) < 1e-6
+    odd, copied = shutil.copy(path, os.path.join(FOLDER, "my-vocab.json")), folder("copied")
+    stargrad(*TRAIN[:-1], 2, "--data", data, "--tokenizer", odd, "--out", copied)
+    assert os.path.exists(os.path.join(copied, "tokenizer.json"))
     clear()
     assert abs(json.loads(stargrad("eval", out, "--json"))["test_loss"] - tested) < 1e-6 and len(cached()) == 2
     one = stargrad("eval", out, "--json", "--data", f"jsonl:{plain}/val-0.jsonl,16")
