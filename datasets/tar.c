@@ -269,6 +269,7 @@ static int measure(struct sgrad_dataset *dataset) {
     struct sgrad__survey survey;
     struct sgrad__source source = sgrad__shards_source(tar->training);
     int error = 0;
+    tar->arrays.slow = tar->training->unpacked != NULL;
     if (tar->arrays.used)
         error = sgrad__npy_members_measure(&tar->arrays, &source, tar->images.skips, tar->trained, dataset);
     else {

@@ -5,7 +5,8 @@
  *     any other                  features, F32, normalised by the training samples, as those of the reader npy (features.c)
  *
  * Mean and deviation are those of at most MOST samples and MOST_NUMBERS numbers, at equal distances in the training shards. Each
- * rank and both splits use the same ones. They are read once to be checked, and then once for each of the two. */
+ * rank and both splits use the same ones. They are read once to be checked, and then once for each of the two; those of
+ * compressed shards are kept in memory meanwhile, in at most 512 MiB. If no mean is needed, only the first sample is read. */
 #include "config.h"
 #include "datasets/shards/shards.h"
 
@@ -86,12 +87,13 @@ int sgrad__npy_members_read(const struct sgrad__npy_members *members, const stru
 
 /* ---- all samples --------------------------------------------------------------------------------------------------- */
 
-/* The samples that are measured, of which one is in memory. */
+/* The samples that are measured, of which all or one are in memory. */
 struct measured {
     const struct sgrad__source *source;
-    int64_t *row, rows; /* their indexes */
-    int64_t each, held; /* numbers of a sample; held: the one in memory, of rows; -1: none */
-    double *number;     /* (each) */
+    int64_t *row, rows;      /* their indexes */
+    struct sgrad__npy *kept; /* (rows), with copies of the data; NULL: they are read again */
+    int64_t each, held;      /* numbers of a sample; held: the one in NUMBER, of rows; -1: none */
+    double *number;          /* (each) */
     int error;
 };
 
@@ -99,6 +101,7 @@ static double number_at(const void *of, int64_t i) {
     struct measured *m = (struct measured *)of;
     struct sgrad__bytes bytes;
     struct sgrad__npy npy;
+    if (m->kept) return sgrad__npy_number(&m->kept[i / m->each], i % m->each);
     if (m->held != i / m->each && !m->error) {
         m->held = i / m->each;
         m->error = fetch(m->source, m->row[m->held], &bytes, &npy);
@@ -106,6 +109,13 @@ static double number_at(const void *of, int64_t i) {
         if (!m->error) m->source->release(m->source->of, m->row[m->held], &bytes);
     }
     return m->number[i % m->each];
+}
+
+/* Copies an array to KEPT. */
+static void keep(const struct sgrad__npy *npy, struct sgrad__npy *kept) {
+    const size_t bytes = (size_t)npy->count * (size_t)npy->bytes;
+    *kept = *npy;
+    kept->data = memcpy(sgrad_xcalloc(bytes, 1), npy->data, bytes);
 }
 
 /* Adds sample I to those that are measured, unless it is damaged and SKIPS. The first one determines the type and shape of
@@ -124,19 +134,22 @@ static int look(struct sgrad__npy_members *members, struct measured *m, int64_t 
         members->where = sgrad_format("%s", bytes.name);
     }
     error = check_kind(members, bytes.name, &npy);
+    if (!error && m->kept) keep(&npy, &m->kept[m->rows]);
     m->source->release(m->source->of, i, &bytes);
     if (!error) m->row[m->rows++] = i;
     return error;
 }
 
-/* Chooses the samples that are measured, and sets type and shape of all. */
-static int choose(struct sgrad__npy_members *members, struct measured *m, bool skips) {
+/* Chooses the samples that are measured, and sets type and shape of all. KNOWN: mean and deviation are known. */
+static int choose(struct sgrad__npy_members *members, struct measured *m, bool skips, bool known) {
     const int64_t count = m->source->count;
     int64_t most = count < MOST ? count : MOST, first = 0;
     m->row = sgrad_xcalloc((size_t)most, sizeof *m->row);
+    if (members->slow) m->kept = sgrad_xcalloc((size_t)most, sizeof *m->kept);
     while (!m->rows && first < count) SGRAD_TRY(look(members, m, first++, skips));
     if (!m->rows) return look(members, m, 0, false);
     m->each = members->like.count;
+    if (known || is_images(&members->like)) return 0;
     if (most > MOST_NUMBERS / m->each) most = MOST_NUMBERS / m->each;
     for (int64_t i = 1; i < most; i++)
         if (count * i / most >= first) SGRAD_TRY(look(members, m, count * i / most, skips));
@@ -184,7 +197,7 @@ int sgrad__npy_members_measure(struct sgrad__npy_members *members, const struct 
     struct measured m = { .source = training };
     dataset->augment = NULL;
     dataset->plain = "samples are arrays";
-    int error = choose(members, &m, skips);
+    int error = choose(members, &m, skips, trained && trained->features);
     if (!error) error = set_field(dataset, members, trained != NULL);
     if (!error && dataset->field[0].dtype == SGRAD_F32) error = set_origin(dataset, &m, members->where, trained);
     char *kind = error ? NULL : text_of(&members->like);
@@ -192,6 +205,8 @@ int sgrad__npy_members_measure(struct sgrad__npy_members *members, const struct 
         dataset->note = sgrad_format("samples are arrays of %s, normalised by %lld of them", kind, (long long)m.rows);
     else if (kind)
         dataset->note = sgrad_format("samples are arrays of %s", kind);
+    for (int64_t r = 0; r < m.rows && m.kept; r++) free((void *)m.kept[r].data);
+    free(m.kept);
     free(kind);
     free(m.row);
     return error;

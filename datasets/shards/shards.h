@@ -153,6 +153,7 @@ void sgrad__unpacked_free(struct sgrad__unpacked *unpacked);            /* NULL 
 /* The common type and shape of samples that are NumPy arrays. */
 struct sgrad__npy_members {
     bool used;                          /* samples are arrays */
+    bool slow;                          /* a sample takes long to read: those that are measured are kept in memory meanwhile */
     struct sgrad__npy like;             /* type and shape of each; data is NULL */
     char *where;                        /* the sample that has determined them, for messages */
 };

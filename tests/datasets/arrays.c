@@ -2,12 +2,14 @@
 #include "config.h"
 
 #include "datasets/datasets.h"
+#include "datasets/shards/shards.h"
 #include "tests/scratch.h"
 
 #include <math.h>
 
-static void put_array_in(const char *name, const char *type, const char *shape, const char *fortran, const void *data,
-                         size_t size) {
+/* Returns a file of *BYTES bytes, of which DATA are the last SIZE. The caller must free it. */
+static unsigned char *make_array(const char *type, const char *shape, const char *fortran, const void *data, size_t size,
+                                 size_t *bytes) {
     char *header = sgrad_format("{'descr': '%s', 'fortran_order': %s, 'shape': %s, }\n", type, fortran, shape);
     const size_t length = strlen(header);
     unsigned char *file = sgrad_xcalloc(10 + length + size, 1);
@@ -15,9 +17,17 @@ static void put_array_in(const char *name, const char *type, const char *shape, 
     file[8] = (unsigned char)length;
     memcpy(file + 10, header, length);
     memcpy(file + 10 + length, data, size);
-    scratch_write(name, file, 10 + length + size);
-    free(file);
     free(header);
+    *bytes = 10 + length + size;
+    return file;
+}
+
+static void put_array_in(const char *name, const char *type, const char *shape, const char *fortran, const void *data,
+                         size_t size) {
+    size_t bytes;
+    unsigned char *file = make_array(type, shape, fortran, data, size, &bytes);
+    scratch_write(name, file, bytes);
+    free(file);
 }
 
 static void put_array(const char *name, const char *type, const char *shape, const void *data, size_t size) {
@@ -319,6 +329,58 @@ static void in_memory(void **state) {
     sgrad_dataset_close(d);
 }
 
+/* Files of one array each, as members of archives are. */
+struct files {
+    const char *type, *shape;
+    int count, fetches;
+};
+
+static int fetch_file(const void *of, int64_t i, struct sgrad__bytes *bytes) {
+    struct files *files = (struct files *)of;
+    const float numbers[] = { 3.1f * (float)i, -(float)(i * i) };
+    files->fetches++;
+    bytes->name = sgrad_format("%lld.npy", (long long)i);
+    bytes->data = make_array(files->type, files->shape, "False", numbers, sizeof numbers, &bytes->size);
+    return 0;
+}
+
+static void release_file(const void *of, int64_t i, struct sgrad__bytes *bytes) {
+    (void)of, (void)i;
+    free(bytes->name);
+    free((void *)bytes->data);
+}
+
+/* Measures FILES, and returns mean and deviation of both features; NULL: they are known, or FILES are images. */
+static struct sgrad_origin *measure_files(struct files *files, bool slow, const struct sgrad_origin *known) {
+    struct sgrad__npy_members members = { .used = true, .slow = slow };
+    struct sgrad_dataset dataset = { .split = SGRAD_TRAIN };
+    const struct sgrad__source source = { files, files->count, fetch_file, release_file };
+    files->fetches = 0;
+    assert_done(sgrad__npy_members_measure(&members, &source, false, known, &dataset));
+    free(members.where);
+    free(dataset.note);
+    if (!known) return dataset.origin;
+    sgrad_origin_free(dataset.origin);
+    return NULL;
+}
+
+static void measured_once(void **state) {
+    (void)state;
+    struct files files = { "<f4", "(2,)", 50, 0 }, images = { "|u1", "(2, 4)", 50, 0 };
+    struct sgrad_origin *again = measure_files(&files, false, NULL), *once = measure_files(&files, true, NULL);
+    assert_int_equal(files.fetches, 50);
+    for (int k = 0; k < 2; k++) {
+        assert_true(once->mean[k] == again->mean[k]);
+        assert_true(once->deviation[k] == again->deviation[k] && once->deviation[k] > 1);
+    }
+    measure_files(&files, true, once);
+    assert_int_equal(files.fetches, 1);
+    assert_null(measure_files(&images, true, NULL));
+    assert_int_equal(images.fetches, 1);
+    sgrad_origin_free(once);
+    sgrad_origin_free(again);
+}
+
 static void wrong_in_memory(void **state) {
     (void)state;
     const float x[6] = { 0 };
@@ -354,6 +416,8 @@ int main(int argc, char **argv) {
         sentence("y is read as classes or as numbers, by its values or by an option", meanings),
         sentence("labels of images and pixels are read in every form, and those without samples are reported", odd_labels),
         sentence("arrays in memory give the samples of files, and images are not copied", in_memory),
+        sentence("arrays in a compressed archive are read once to be measured, and only the first one if none is measured",
+                 measured_once),
         sentence("arrays in memory that do not match are refused", wrong_in_memory),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
