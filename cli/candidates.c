@@ -34,7 +34,7 @@ static const char *const refused[] = {
     "data", "out", "resume", "steps", "deterministic", "data-placement", "sampler", "shard",
     "strategy", "servers", "group", "backup",
     "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "checkpoint-every",
-    "stop-before", "keep", "evaluate-last", "evaluate-every", "best", "patience", "min-delta", "show-batch",
+    "stop-before", "keep", "snapshot-every", "evaluate-last", "evaluate-every", "best", "patience", "min-delta", "show-batch",
     "trace", "tensorboard", "histograms", "prometheus", "print", "json", "quiet", NULL
 };
 /* Options that must be the same for all candidates. */

@@ -119,7 +119,8 @@ struct sgrad__type {
 };
 extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__file, sgrad__folder, sgrad__choice,
     sgrad__schedule, sgrad__views, sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__bytes, sgrad__memory,
-    sgrad__workers, sgrad__range, sgrad__plugin, sgrad__resume, sgrad__best, sgrad__time, sgrad__numbers, sgrad__lookahead;
+    sgrad__workers, sgrad__range, sgrad__plugin, sgrad__resume, sgrad__best, sgrad__time, sgrad__numbers, sgrad__lookahead,
+    sgrad__interval;
 
 /* Options about the samples, which train, eval and predict have. */
 #define SGRAD__SAMPLE_OPTIONS \

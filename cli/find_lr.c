@@ -22,8 +22,8 @@ static void defaults(struct sgrad__request *request) {
 /* Options of train without effect on a range test: they concern schedules, or the results of a run. */
 static const char *const idle[] = { "epochs", "lr", "lr-scale-base", "schedule", "warmup", "ema", "lookahead",
                                     "freeze-after", "tta", "resume", "evaluate-every", "evaluate-last", "checkpoint-every",
-                                    "stop-before", "keep", "best", "patience", "min-delta", "trace", "tensorboard", "histograms",
-                                    "prometheus", "print", "show-batch", "nan-ok", NULL };
+                                    "stop-before", "keep", "snapshot-every", "best", "patience", "min-delta", "trace",
+                                    "tensorboard", "histograms", "prometheus", "print", "show-batch", "nan-ok", NULL };
 
 static bool is_idle(const char *option) {
     const char *const *name = idle;

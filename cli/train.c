@@ -217,6 +217,10 @@ static const struct sgrad__option options[] = {
       "write a checkpoint and stop before this time: a duration from now (3600s, 90min, 2h), a time (17:30, "
       "2026-11-27T07:00), or slurm-5min, 5 minutes before the Slurm job ends",
       &sgrad__time, SGRAD__FIELD(training.stop_before) },
+    { "snapshot-every", "N|auto",
+      "interval in steps between snapshots, checkpoints in the memory of each host for a restart by launch; auto: less than 1 % "
+      "of the time; 0: never [0; with launch --retries auto]",
+      &sgrad__interval, SGRAD__FIELD(checkpoint.snapshot_every), 0, 2147483647 },
     { "keep", "N", "number of checkpoints to keep", &sgrad__whole, SGRAD__FIELD(checkpoint.keep), 1, 1000000 },
     { "best", "[METRIC]",
       "save the weights of the best evaluation to DIR/best.safetensors, and use them as the final weights; METRIC, which "

@@ -253,6 +253,16 @@ static char *takes_period(const struct sgrad__option *option) {
 }
 const struct sgrad__type sgrad__period = { read_period, takes_period, show_whole };
 
+/* In the library, -1 is automatic. */
+static bool read_interval(const struct sgrad__option *option, const char *text, struct sgrad__request *request) {
+    if (strcmp(text, "auto")) return read_whole(option, text, request);
+    return *(long *)field(option, request) = -1, true;
+}
+static char *takes_interval(const struct sgrad__option *option) {
+    return sgrad_format("auto or a whole number of steps from %.0f to %.0f", option->low, option->high);
+}
+const struct sgrad__type sgrad__interval = { .read = read_interval, .takes = takes_interval };
+
 /* In the library, 0 is all workers and -1 none; on the command line, the default is all and 0 means no workers. */
 static bool read_workers(const struct sgrad__option *option, const char *text, struct sgrad__request *request) {
     if (!read_whole(option, text, request)) return false;

@@ -436,6 +436,8 @@ void sgrad_file_abort(struct sgrad_file *file);     /* removes the temporary fil
 #define SGRAD_LOCK ".lock"
 int sgrad_lock_take(const char *folder, int *lock);
 void sgrad_lock_release(int lock);
+/* Returns the process that holds the lock of FOLDER; 0: none. Must not be called by a process that holds it. */
+long sgrad_lock_holder(const char *folder);
 
 /* Reads a regular file of 1 to LIMIT bytes into memory; later changes to the file have no effect. SGRAD_EIO; SGRAD_EFORMAT: the
  * file is empty or longer; SGRAD_ENOMEM. close frees the memory. */

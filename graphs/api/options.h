@@ -209,6 +209,8 @@ struct sgrad_checkpoint_options {
     bool in_steps;
     double seconds;                             /* between checkpoints, by the clock of rank 0, and one at the end; 0: off */
     int keep;                                   /* number of checkpoints to keep */
+    long snapshot_every;                        /* steps between snapshots, checkpoints in the memory of the hosts; 0: none;
+                                                   -1: chosen so that they take less than 1 % of the time */
 };
 
 /* Functions that sgrad_train calls on rank 0, on the thread that called it, while later steps may be running. EVENT is a JSON

@@ -17,6 +17,13 @@ int sgrad__run_await(struct sgrad__run *run, int error, const char *what) {
     return error;
 }
 
+struct sgrad__position sgrad__run_position(const struct sgrad__run *run, long done) {
+    return (struct sgrad__position){ .step = done,
+                                     .epoch = (int)(done / run->steps_per_epoch),
+                                     .step_in_epoch = done % run->steps_per_epoch,
+                                     .seed = run->options.training.seed };
+}
+
 bool sgrad__run_is_asked(const struct sgrad__run *run) {
     return run->files.error || sgrad__signal_caught() || sgrad__deadline_stops(run) ||
            sgrad__checkpoint_failed(run->files.checkpoint) || run->control.event_status;

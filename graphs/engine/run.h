@@ -94,6 +94,19 @@ struct sgrad__run_files {
     int error;                                  /* error code of a failed write of metrics or best weights; 0: none */
 };
 
+/* The snapshots of the run: checkpoints in the memory of the hosts (graphs/train/snapshots.c). */
+struct sgrad__run_snapshots {
+    char *folder;                               /* owned; the first rank of each host: where it writes; other ranks: NULL */
+    int lock;                                   /* of this folder */
+    struct sgrad__checkpoint *writing;          /* owned; the one that is being written; NULL: none */
+    long next;                                  /* step of the next one, the same on all ranks; 0: none */
+    /* rank 0, for --snapshot-every auto: */
+    long steps;                                 /* since the last snapshot */
+    double stopped, first, last;                /* times: the end of its step; of the first and of the last step after it */
+    double step, cost, work;                    /* seconds: of a step; of a snapshot; of the threads for the last one */
+    long evaluated;                             /* step of the last evaluation before the last snapshot */
+};
+
 /* The distribution over ranks. */
 struct sgrad__run_parallel {
     const struct sgrad_strategy *strategy;      /* of training on several ranks */
@@ -151,12 +164,16 @@ struct sgrad__run {
     struct sgrad__run_evaluation evaluation;
     struct sgrad__run_best best;
     struct sgrad__run_files files;
+    struct sgrad__run_snapshots snapshots;
     struct sgrad__run_control control;
     struct sgrad__run_trial trial;
     struct sgrad_train_result result;           /* so far */
 };
 
 /* ---- run.c ---- */
+
+/* Returns the position after DONE completed steps. */
+struct sgrad__position sgrad__run_position(const struct sgrad__run *run, long done);
 
 /* implied.c.
  * Return options that by default follow from other options. The results are not stored in the options, so that config.json

@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PREFIX "checkpoint-"
@@ -42,6 +43,11 @@ static long parse_number(const char *text, const char *end) {
 
 static long step_of(const char *name) {
     return strncmp(name, PREFIX, strlen(PREFIX)) ? -1 : parse_number(name + strlen(PREFIX), SUFFIX);
+}
+
+long sgrad__checkpoint_step(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return step_of(slash ? slash + 1 : path);
 }
 
 static int is_checkpoint(const struct dirent *file) { return step_of(file->d_name) >= 0; }
@@ -94,6 +100,7 @@ struct sgrad__checkpoint {
     int keep;
     struct sgrad_thread *thread;
     atomic_int error;           /* error code of the save; 0: none so far */
+    _Atomic double seconds;     /* processor time of the save; 0: it has not ended */
 };
 
 static int save(struct sgrad__checkpoint *checkpoint) {
@@ -118,7 +125,10 @@ static int save(struct sgrad__checkpoint *checkpoint) {
 
 static void *write_checkpoint(void *arg) {
     struct sgrad__checkpoint *c = arg;
+    struct timespec t = { 0 };
     atomic_store(&c->error, save(c));
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    atomic_store(&c->seconds, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
     return NULL;
 }
 
@@ -148,6 +158,10 @@ int sgrad__checkpoint_begin(const struct sgrad__training *training, const char *
 
 bool sgrad__checkpoint_failed(const struct sgrad__checkpoint *checkpoint) {
     return checkpoint && atomic_load(&checkpoint->error);
+}
+
+double sgrad__checkpoint_seconds(const struct sgrad__checkpoint *checkpoint) {
+    return checkpoint ? atomic_load(&checkpoint->seconds) : 0;
 }
 
 int sgrad__checkpoint_end(struct sgrad__checkpoint *checkpoint) {
@@ -220,7 +234,7 @@ int sgrad__checkpoint_exists(const char *folder, bool *exists) {
     return 0;
 }
 
-int sgrad__checkpoint_newest(const char *folder, char **path) {
+int sgrad__checkpoint_newest(const char *folder, long after, char **path) {
     struct dirent **file;
     int count;
     SGRAD_TRY(list_files(folder, is_part, &file, &count));
@@ -229,15 +243,17 @@ int sgrad__checkpoint_newest(const char *folder, char **path) {
 
     SGRAD_TRY(list_files(folder, is_checkpoint, &file, &count));
     char *newest = NULL;
-    for (int i = 0; i < count && !newest; i++) {
+    bool damaged = false;
+    for (int i = 0; i < count && !newest && step_of(file[i]->d_name) > after; i++) {
         newest = sgrad_format("%s/%s", folder, file[i]->d_name);
         if (is_whole(newest)) break;
         sgrad_log_warning("%s: is incomplete or damaged, and is skipped", newest);
         free(newest);
         newest = NULL;
+        damaged = true;
     }
     free_files(file, count);
-    if (count && !newest) return sgrad_log_error(SGRAD_EFORMAT, "%s: contains no complete checkpoint", folder);
+    if (damaged && !newest && after < 0) return sgrad_log_error(SGRAD_EFORMAT, "%s: contains no complete checkpoint", folder);
     *path = newest;
     return 0;
 }

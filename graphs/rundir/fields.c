@@ -98,6 +98,7 @@ static const struct field {
     FIELD("checkpoint_in_steps", FLAG, checkpoint.in_steps),
     FIELD("checkpoint_seconds", REAL, checkpoint.seconds),
     FIELD("keep", INTEGER, checkpoint.keep),
+    FIELD("snapshot_every", INTEGER, checkpoint.snapshot_every),
     FIELD("best", FLAG, evaluation.best),
     FIELD("best_metric", TEXT, evaluation.metric),
     FIELD("patience", INTEGER, evaluation.patience),

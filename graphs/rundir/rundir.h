@@ -167,16 +167,33 @@ int sgrad__checkpoint_end(struct sgrad__checkpoint *checkpoint);
 char *sgrad__checkpoint_path(const char *folder, long step);
 /* Stores in *EXISTS whether FOLDER contains a checkpoint, complete or not. SGRAD_EIO: FOLDER cannot be read. */
 int sgrad__checkpoint_exists(const char *folder, bool *exists);
-/* Stores the path of the newest complete checkpoint in FOLDER in *PATH, which the caller must free; NULL if there is no
- * checkpoint. Checks the checksums. Incomplete checkpoints are skipped with a warning. Removes unfinished files of ended runs.
+/* Returns the step of the checkpoint PATH, by its name; -1: it is not the name of a checkpoint. */
+long sgrad__checkpoint_step(const char *path);
+/* Stores the path of the newest complete checkpoint in FOLDER, of a step after AFTER, in *PATH, which the caller must free; NULL
+ * if there is no such checkpoint. AFTER -1: of any step. Checks the checksums. Incomplete checkpoints are skipped with a
+ * warning. Removes unfinished files of ended runs.
  * SGRAD_EFORMAT: all checkpoints are incomplete. SGRAD_EIO: FOLDER cannot be read. On an error, *PATH is unchanged. */
-int sgrad__checkpoint_newest(const char *folder, char **path);
+int sgrad__checkpoint_newest(const char *folder, long after, char **path);
 
 /* Loads a checkpoint into TRAINING and *POSITION. SGRAD_EINVAL: it belongs to another run: its identity differs from IDENTITY.
  * SGRAD_EFORMAT: it is incomplete or malformed. SGRAD_EIO: it cannot be read. On an error nothing is changed, unless reading
  * fails after some tensors have been loaded. */
 int sgrad__checkpoint_load(struct sgrad__training *training, const char *path, const char *identity,
                            struct sgrad__position *position);
+
+/* Returns the processor seconds that a written checkpoint took. CHECKPOINT may be NULL, or still being written: 0. */
+double sgrad__checkpoint_seconds(const struct sgrad__checkpoint *checkpoint);
+
+/* ---- snapshot_folder.c: checkpoints in memory ------------------------------------------------------------------------ */
+
+/* Returns the name of the folder of snapshots of the run in FOLDER. The caller must free it. NULL: FOLDER does not exist. */
+char *sgrad__snapshots_name(const char *folder);
+/* Creates the folder of snapshots NAME in the memory of this host, unless it exists, and locks it. A process of an earlier
+ * start of the run that holds the lock is killed. *FOLDER becomes its path; it must be closed. SGRAD_EIO: it is unusable. */
+int sgrad__snapshots_open(const char *name, char **folder, int *lock);
+void sgrad__snapshots_clear(const char *folder);        /* removes all snapshots in FOLDER */
+/* Releases LOCK and frees FOLDER, which may be NULL. REMOVE: removes the folder and its snapshots. */
+void sgrad__snapshots_close(char *folder, int lock, bool remove);
 
 /* ---- tensorboard.c, prometheus.c: consumers of values. The first argument may be NULL, except of open: no effect then -- */
 

@@ -143,7 +143,7 @@ static int read_journal(struct sgrad__trial *trial, const char *path, int *compl
 int sgrad__trial_find(struct sgrad__trial *trial, int place, int *completed) {
     char *folder = folder_of(trial, place), *path = NULL;
     *completed = 0;
-    int error = access(folder, F_OK) ? 0 : sgrad__checkpoint_newest(folder, &path);
+    int error = access(folder, F_OK) ? 0 : sgrad__checkpoint_newest(folder, -1, &path);
     if (!error && path) error = read_journal(trial, path, completed);
     free(folder);
     free(path);
@@ -378,7 +378,7 @@ int sgrad__trial_turn(struct sgrad__trial *trial) {
 static int save(struct sgrad__trial *trial, const char *path) {
     struct sgrad__run *r = trial->run;
     r->training->sharded = false;
-    int error = trial->ranks > 1 ? sgrad__run_gather(r, false) : 0;
+    int error = trial->ranks > 1 ? sgrad__run_gather(r, false, r->context->rank == 0) : 0;
     if (!error && trial->place == 0)
         error = sgrad__run_save_weights(r, sgrad__training_list(r->training, false), NULL, path, NULL, 0);
     sgrad__training_free_wholes(r->training);

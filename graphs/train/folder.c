@@ -139,14 +139,16 @@ static int refuse_finished(const char *folder) {
  * killed run, which are removed. */
 static int open_own_folder(struct sgrad__run *run, const struct sgrad__config *config, long *done) {
     char *path = NULL;
+    bool in_memory = false;
     struct sgrad__position position;
     SGRAD_TRY(sgrad__config_check(run->files.folder, config));
-    SGRAD_TRY(sgrad__checkpoint_newest(run->files.folder, &path));
+    SGRAD_TRY(sgrad__snapshots_newest(run, &path, &in_memory));
     if (path) {
         int error = sgrad__checkpoint_load(run->training, path, run->files.identity, &position);
         free(path);
         if (error) return error;
         *done = position.step;
+        run->files.last_checkpoint = in_memory ? 0 : *done;
         SGRAD_TRY(sgrad__config_same_order(run->files.folder, config, *done, run->steps_per_epoch));
         return *done < run->steps ? sgrad__config_continue(run->files.folder, config, *done, &run->files.history) : 0;
     }
@@ -220,12 +222,14 @@ int sgrad__run_open_folder(struct sgrad__run *run, long *done) {
     char devices[256];
     sgrad__run_describe(run, &config, devices, sizeof devices);
     run->files.identity = sgrad__config_identity(&config);
+    SGRAD_TRY(sgrad__snapshots_start(run));
     int error = run->context->rank ? 0 : open_own_folder(run, &config, done);
     if (!error && !run->context->rank) error = write_damaged(run);
     if (!error && !run->context->rank) error = copy_tokenizer(run);
     SGRAD_TRY(sgrad__run_await(run, error, "for rank 0, which reads a checkpoint"));
     sgrad_ranks_broadcast(done, sizeof *done, 0);
-    run->files.last_checkpoint = *done;
+    sgrad_ranks_broadcast(&run->files.last_checkpoint, sizeof run->files.last_checkpoint, 0);
+    sgrad__snapshots_expect(run, *done);
     broadcast_folder(run);
     return broadcast_parameters(run);
 }

@@ -113,7 +113,7 @@ int sgrad__run_place_on_mesh(struct sgrad__run *run) {
 
 /* ---- tensors that not all ranks have completely ---- */
 
-static int gather_split(const struct sgrad__run *run, const struct sgrad__item *item) {
+static int gather_split(const struct sgrad__run *run, const struct sgrad__item *item, bool keep) {
     const struct sgrad_graph *g = run->graph;
     const unsigned axes = sgrad__part_axes(g, item->split);
     const struct sgrad_view kept = { item->view.dtype, item->split->kept_shape };
@@ -121,34 +121,34 @@ static int gather_split(const struct sgrad__run *run, const struct sgrad__item *
     int *member = sgrad_xcalloc((size_t)sgrad_mesh_ranks(&g->mesh, axes), sizeof *member), error = 0;
     const struct sgrad_group from = sgrad_mesh_group(&g->mesh, axes, item->rank < 0 ? 0 : item->rank, member);
     float *part = sgrad_xcalloc(1, bytes);
-    if (run->context->rank == 0 && !*item->whole) *item->whole = sgrad_xcalloc(1, sgrad_view_bytes(&item->view));
+    if (keep && !*item->whole) *item->whole = sgrad_xcalloc(1, sgrad_view_bytes(&item->view));
     for (int place = 0; place < from.count; place++) {
         if (from.rank[place] == run->context->rank) error = sgrad_tensor_read(item->tensor, part);
         sgrad_ranks_broadcast(part, bytes, from.rank[place]);
-        if (run->context->rank == 0) sgrad__part_put(g, item->split, from.rank[place], part, *item->whole);
+        if (keep) sgrad__part_put(g, item->split, from.rank[place], part, *item->whole);
     }
     free(part);
     free(member);
     return error;
 }
 
-/* Sends a tensor that only some ranks store to rank 0. */
-static int gather_kept(const struct sgrad__run *run, const struct sgrad__item *item) {
+/* Sends a tensor that only some ranks store to all. */
+static int gather_kept(const struct sgrad__run *run, const struct sgrad__item *item, bool keep) {
     const int rank = run->context->rank;
     const size_t bytes = sgrad_view_bytes(&item->view);
     void *whole = sgrad_xcalloc(1, bytes);
     int error = rank == item->rank ? sgrad_tensor_read(item->tensor, whole) : 0;
-    if (item->rank) sgrad_ranks_broadcast(whole, bytes, item->rank);
-    if (rank) free(whole);
+    sgrad_ranks_broadcast(whole, bytes, item->rank);
+    if (!keep) free(whole);
     else *item->whole = whole;
     return error;
 }
 
 /* Assembles a tensor of which every rank stores another shard (--shard). */
-static int gather_shares(const struct sgrad__run *run, const struct sgrad__item *item) {
+static int gather_shares(const struct sgrad__run *run, const struct sgrad__item *item, bool keep) {
     const int rank = run->context->rank;
     int error = 0;
-    if (rank == 0 && !*item->whole) *item->whole = sgrad_xcalloc(1, sgrad_view_bytes(&item->view));
+    if (keep && !*item->whole) *item->whole = sgrad_xcalloc(1, sgrad_view_bytes(&item->view));
     for (int other = 0; other < run->context->ranks; other++) {
         if (!sgrad__parameter_on(run->graph, item->split, other)) continue;
         const struct sgrad__share is = sgrad__share_of(run->training, item->split, other);
@@ -156,18 +156,19 @@ static int gather_shares(const struct sgrad__run *run, const struct sgrad__item 
         float *share = sgrad_xcalloc((size_t)is.count, sizeof *share);
         if (other == rank) error = sgrad_tensor_read(item->tensor, share);
         sgrad_ranks_broadcast(share, (size_t)is.count * sizeof *share, other);
-        if (rank == 0) sgrad__share_put(run->training, item->split, other, share, *item->whole);
+        if (keep) sgrad__share_put(run->training, item->split, other, share, *item->whole);
         free(share);
     }
     return error;
 }
 
-static int gather_item(const struct sgrad__run *run, const struct sgrad__item *item) {
-    if (item->share.ranks) return gather_shares(run, item);
-    return item->split ? gather_split(run, item) : gather_kept(run, item);
+static int gather_item(const struct sgrad__run *run, const struct sgrad__item *item, bool keep) {
+    if (item->share.ranks) return gather_shares(run, item, keep);
+    return item->split ? gather_split(run, item, keep) : gather_kept(run, item, keep);
 }
 
-static int scatter_item(const struct sgrad__run *run, const struct sgrad__item *item) {
+static int scatter_item(const struct sgrad__run *run, const struct sgrad__item *item, bool keep) {
+    (void)keep;
     const size_t bytes = sgrad_view_bytes(&item->view);
     bool there = *item->whole;
     sgrad_ranks_broadcast(&there, sizeof there, 0);
@@ -177,22 +178,24 @@ static int scatter_item(const struct sgrad__run *run, const struct sgrad__item *
     return sgrad__item_take(run->graph, item);
 }
 
-static int for_wholes(struct sgrad__run *run, bool with_states,
-                     int (*what)(const struct sgrad__run *run, const struct sgrad__item *item)) {
+static int for_wholes(struct sgrad__run *run, bool with_states, bool keep,
+                      int (*what)(const struct sgrad__run *run, const struct sgrad__item *item, bool keep)) {
     struct sgrad__items list = sgrad__training_list(run->training, with_states);
     int error = 0;
     for (int i = 0; i < list.count; i++) {
-        const int failed = list.item[i].whole ? what(run, &list.item[i]) : 0;
+        const int failed = list.item[i].whole ? what(run, &list.item[i], keep) : 0;
         if (failed) error = failed;
     }
     sgrad__items_free(&list);
     return error;
 }
 
-int sgrad__run_gather(struct sgrad__run *run, bool with_states) { return for_wholes(run, with_states, gather_item); }
+int sgrad__run_gather(struct sgrad__run *run, bool with_states, bool keep) {
+    return for_wholes(run, with_states, keep, gather_item);
+}
 
 int sgrad__run_scatter(struct sgrad__run *run) {
-    int error = for_wholes(run, true, scatter_item);
+    int error = for_wholes(run, true, true, scatter_item);
     sgrad__training_free_wholes(run->training);
     return error;
 }

@@ -172,10 +172,10 @@ int sgrad__run_open_mesh(struct sgrad__run *run);
 /* Sets the coordinates of this rank, and divides the graph into pipeline stages. The number of ranks must be known. SGRAD_EINVAL:
  * the mesh does not suit the ranks, the network or other options. */
 int sgrad__run_place_on_mesh(struct sgrad__run *run);
-/* For tensors that not all ranks store completely: sharded ones, and those of only some ranks. gather: assembles them on rank 0,
- * optimizer states only if WITH_STATES; sgrad__training_free_wholes frees them. scatter: sends those that rank 0 has read from a
- * file to all ranks, which store their shards, and frees them. Collective. */
-int sgrad__run_gather(struct sgrad__run *run, bool with_states);
+/* For tensors that not all ranks store completely: sharded ones, and those of only some ranks. gather: assembles them on each
+ * rank that calls it with KEEP, optimizer states only if WITH_STATES; sgrad__training_free_wholes frees them. scatter: sends
+ * those that rank 0 has read from a file to all ranks, which store their shards, and frees them. Collective. */
+int sgrad__run_gather(struct sgrad__run *run, bool with_states, bool keep);
 int sgrad__run_scatter(struct sgrad__run *run);
 
 /* ---- best.c: the weights of the best evaluation, and early stopping ---- */
@@ -198,6 +198,26 @@ void sgrad__best_take(struct sgrad__run *run);
 int sgrad__best_copy(const struct sgrad__run *run, const char *to);
 /* Prints the best evaluation to TO and, if --patience has stopped the run, the number DONE of its steps. */
 void sgrad__best_print(const struct sgrad__run *run, long done, FILE *to);
+
+/* ---- snapshots.c: checkpoints in the memory of the hosts, for restarts. No effect without --snapshot-every ---- */
+
+/* Opens the folders of snapshots, whose run directory rank 0 has opened. A resumed run finds the newest snapshot of all hosts and
+ * copies it to the host of rank 0; a new run removes all. Collective. */
+int sgrad__snapshots_start(struct sgrad__run *run);
+/* Sets the step of the first snapshot after DONE completed steps. */
+void sgrad__snapshots_expect(struct sgrad__run *run, long done);
+/* Stores the path of the newest whole checkpoint or snapshot in *PATH, which the caller must free; NULL: none. *IN_MEMORY: it is
+ * a snapshot. Called by rank 0. Errors: those of sgrad__checkpoint_newest. */
+int sgrad__snapshots_newest(const struct sgrad__run *run, char **path, bool *in_memory);
+/* Records that a step has ended at TIME (sgrad_time_monotonic). */
+void sgrad__snapshot_step(struct sgrad__run *run, double time);
+bool sgrad__snapshot_is_due(const struct sgrad__run *run, long done);
+/* Starts a snapshot after DONE steps; none may be in flight. Copies the state; a thread writes it during later steps. The first
+ * rank of each host writes it. Collective. If it cannot be written, this is logged, and only ends the snapshots of the host.
+ * Errors: those of failed tasks. */
+int sgrad__snapshot_begin(struct sgrad__run *run, long done);
+/* Waits for the snapshot that is being written, and frees everything. REMOVE: the run needs no snapshots any more. */
+void sgrad__snapshots_end(struct sgrad__run *run, bool remove);
 
 /* ---- unused_options.c ---- */
 

@@ -25,13 +25,6 @@
 #define COMMON_ERROR(r, error, ...) \
     ((r)->control.together = true, (r)->context->rank ? (error) : sgrad_log_error(error, __VA_ARGS__))
 
-static struct sgrad__position position_of(const struct sgrad__run *run, long done) {
-    return (struct sgrad__position){ .step = done,
-                                     .epoch = (int)(done / run->steps_per_epoch),
-                                     .step_in_epoch = done % run->steps_per_epoch,
-                                     .seed = run->options.training.seed };
-}
-
 /* Waits for the newest checkpoint. If it could not be written, all ranks get the error. */
 static int end_checkpoint(struct sgrad__run *run) {
     const int error = sgrad__checkpoint_end(run->files.checkpoint);
@@ -43,11 +36,11 @@ static int end_checkpoint(struct sgrad__run *run) {
  * with invalid data; therefore nothing is written before all ranks have reached this step without errors. */
 static int begin_checkpoint(struct sgrad__run *run, long done) {
     if (run->files.last_checkpoint == done) return 0;
-    const struct sgrad__position position = position_of(run, done);
+    const struct sgrad__position position = sgrad__run_position(run, done);
     SGRAD_TRY(end_checkpoint(run));
     const int failed = sgrad_failure_error(run->program->failure);
     SGRAD_TRY(sgrad__run_agree(run, failed ? failed : sgrad_task_error()));
-    int error = sgrad__run_gather(run, true);
+    int error = sgrad__run_gather(run, true, run->context->rank == 0);
     if (!error && run->context->rank == 0)
         error = sgrad__checkpoint_begin(run->training, run->files.folder, &position, run->files.identity,
                                         run->options.checkpoint.keep, &run->files.checkpoint);
@@ -168,7 +161,8 @@ static long next_stop(const struct sgrad__run *run, long done) {
                evaluate = run->options.evaluation.every;
     long stops[] = { sgrad__run_next_freeze(run, done), (done / run->steps_per_epoch + 1) * run->steps_per_epoch,
                      every ? (done / every + 1) * every : 0, evaluate ? (done / evaluate + 1) * evaluate : 0,
-                     run->options.output.trace.first - 1, run->options.output.trace.last, run->batch.fixed_until };
+                     run->options.output.trace.first - 1, run->options.output.trace.last, run->batch.fixed_until,
+                     run->snapshots.next };
     long next = run->steps;
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
         if (stops[i] > done && stops[i] < next) next = stops[i];
@@ -245,6 +239,7 @@ static int turn(struct sgrad__run *run, long *done) {
             break;
         }
         sgrad__deadline_step(run, slot->time);
+        sgrad__snapshot_step(run, slot->time);
         const double *statistics = sgrad__slot_doubles(slot, run->program->statistics);
         const double *votes = sgrad__slot_doubles(slot, run->program->votes);
         const double loss = statistics[0] / statistics[run->loss_metrics];
@@ -331,6 +326,7 @@ static int stretch(struct sgrad__run *run, long *done) {
     SGRAD_TRY(end_evaluation(run, *done));
     if (error) return error;
     if (checkpoint_is_due(run, *done)) SGRAD_TRY(begin_checkpoint(run, *done));
+    if (sgrad__snapshot_is_due(run, *done)) SGRAD_TRY(sgrad__snapshot_begin(run, *done));
     run->control.pausing = false;
     if (*done == before || !evaluation_is_due(run, *done)) return 0;
     return begin_evaluation(run, *done);
@@ -389,7 +385,7 @@ static int train(struct sgrad__run *run, long done) {
 }
 
 static int open_metrics(struct sgrad__run *run, long done, FILE *terminal) {
-    const struct sgrad__position position = position_of(run, done);
+    const struct sgrad__position position = sgrad__run_position(run, done);
     return sgrad__metrics_open(&(struct sgrad__metrics_options){ .folder = run->files.folder,
                                                                  .terminal = run->options.output.quiet ? NULL : terminal,
                                                                  .tensorboard = run->options.output.tensorboard,
@@ -467,7 +463,7 @@ static int train_run(struct sgrad__run *run) {
     if (run->parallel.strategy->asynchronous) sgrad__run_print_staleness(run, terminal);
     if (run->options.output.trace.first) SGRAD_TRY(sgrad__roof_write(run));
     SGRAD_TRY(sgrad__run_agree(run, 0));
-    int error = sgrad__run_gather(run, false);
+    int error = sgrad__run_gather(run, false, run->context->rank == 0);
     if (!error && run->context->rank == 0) error = save_weights(run);
     sgrad__training_free_wholes(run->training);
     SGRAD_TRY(sgrad__run_await(run, error ? error : run->files.error, "for rank 0, which writes the weights"));
@@ -481,6 +477,7 @@ int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_re
     sgrad__signals_watch();
     int error = train_run(r);
     sgrad__signals_unwatch();
+    sgrad__snapshots_end(r, !error || error == SGRAD_EINTR);
     if (error && !r->control.together) sgrad_ranks_abort(1);
     if (!error) {
         *result = sgrad__run_result(r);

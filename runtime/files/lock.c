@@ -30,4 +30,14 @@ int sgrad_lock_take(const char *folder, int *lock) {
     return error;
 }
 
+long sgrad_lock_holder(const char *folder) {
+    char *path = sgrad_format("%s/" SGRAD_LOCK, folder);
+    struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    const bool held = fd >= 0 && !fcntl(fd, F_GETLK, &whole) && whole.l_type != F_UNLCK;
+    if (fd >= 0) close(fd);
+    free(path);
+    return held ? whole.l_pid : 0;
+}
+
 void sgrad_lock_release(int lock) { close(lock - 1); }

@@ -1,0 +1,102 @@
+/* snapshot_folder.c: the folder of a run's snapshots: checkpoints in the memory of a host, for a restart of the run.
+ *
+ *     /dev/shm/stargrad-UID-HASH/         HASH: of the path and the inode of the run directory; only its owner may access it
+ *         checkpoint-STEP.safetensors     the newest two, in the format of checkpoints
+ *         .lock                           held by the rank that writes
+ *
+ * The memory outlives the processes of the run, but not the host. A snapshot is written to a temporary file and renamed, and
+ * the previous one remains until then: at any moment, one snapshot is whole. STARGRAD_SNAPSHOTS replaces /dev/shm. */
+#include "config.h"
+#include "graphs/rundir/rundir.h"
+#include "runtime/environment.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TO_END = 5 };        /* seconds that a killed process may take to end */
+
+char *sgrad__snapshots_name(const char *folder) {
+    char path[PATH_MAX];
+    struct stat status;
+    if (!realpath(folder, path) || stat(path, &status)) return NULL;
+    char *of = sgrad_format("%s %llu", path, (unsigned long long)status.st_ino);
+    char *name = sgrad_format("stargrad-%lu-%016llx", (unsigned long)geteuid(), (unsigned long long)sgrad_hash(of, strlen(of)));
+    free(of);
+    return name;
+}
+
+static char *path_of(const char *name) {
+    const char *root = sgrad_variable("STARGRAD_SNAPSHOTS");
+    return sgrad_format("%s/%s", root ? root : "/dev/shm", name);
+}
+
+/* Returns true if PATH is a folder of this user that nobody else may access: the parent folder is open to all users. */
+static bool is_own(const char *path) {
+    struct stat status;
+    return !lstat(path, &status) && S_ISDIR(status.st_mode) && status.st_uid == geteuid() && !(status.st_mode & 077);
+}
+
+/* Ends a process of an earlier start of this run that still holds the lock, for example because it was stopped. The lock of the
+ * run directory ensures that this process belongs to the only current start. */
+static void end_holder(const char *path) {
+    const long holder = sgrad_lock_holder(path);
+    if (holder <= 0) return;
+    sgrad_log_warning("%s: process %ld, of an earlier start of this run, still runs; it is killed", path, holder);
+    kill((pid_t)holder, SIGKILL);
+    for (double end = sgrad_time_monotonic() + TO_END; sgrad_lock_holder(path) == holder && sgrad_time_monotonic() < end;)
+        sgrad_sleep(1e-3);
+}
+
+int sgrad__snapshots_open(const char *name, char **folder, int *lock) {
+    char *path = path_of(name);
+    const bool made = !mkdir(path, 0700);
+    const char *why = made || errno == EEXIST ? "is not a folder that only this user may access" : strerror(errno);
+    int error = is_own(path) ? 0 : SGRAD_EIO;
+    if (error) sgrad_log_warning("%s: %s; this host stores no snapshots; remove it, or set STARGRAD_SNAPSHOTS", path, why);
+    if (!error) end_holder(path);
+    if (!error) error = sgrad_lock_take(path, lock);
+    if (error) free(path);
+    else *folder = path;
+    return error;
+}
+
+static void remove_files(const char *folder) {
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (strncmp(e->d_name, "checkpoint-", strlen("checkpoint-")) != 0) continue;
+        char *path = sgrad_format("%s/%s", folder, e->d_name);
+        unlink(path);
+        free(path);
+    }
+    if (d) closedir(d);
+}
+
+void sgrad__snapshots_clear(const char *folder) { remove_files(folder); }
+
+static void remove_folder(const char *folder) {
+    char *lock = sgrad_format("%s/" SGRAD_LOCK, folder);
+    remove_files(folder);
+    unlink(lock);
+    rmdir(folder);
+    free(lock);
+}
+
+void sgrad__snapshots_close(char *folder, int lock, bool remove) {
+    if (!folder) return;
+    if (remove) remove_folder(folder);
+    sgrad_lock_release(lock);
+    free(folder);
+}
+
+void sgrad_snapshots_remove(const char *folder) {
+    char *name = sgrad__snapshots_name(folder), *path = name ? path_of(name) : NULL;
+    if (path && is_own(path)) remove_folder(path);
+    free(path);
+    free(name);
+}
