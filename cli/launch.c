@@ -3,7 +3,9 @@
  *     mpirun -n N stargrad train …  ──>  end: success, a wrong command line, a loss that is not finite, a signal to launch
  *                ^               └──>  any other failure
  *                └── --resume, if a run exists, at most R times, without the hosts that cannot be reached
- */
+ *
+ * With --retries, the ranks write snapshots (graphs/train/snapshots.c), and a start that has completed a step is followed by the
+ * next one at once. The failure is described in STARGRAD_FAILURE, which the next start writes to metrics.jsonl. */
 #include "cli/launch.h"
 #include "graphs/api/inference.h"
 
@@ -14,11 +16,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define FAILURE "STARGRAD_FAILURE"
+
 static const struct sgrad__option options[] = {
     { "ranks", "N", "number of processes, usually one per host", &sgrad__whole, SGRAD__PLACE(launch.ranks), 1, 1000000,
       .required = true, .letter = 'n' },
-    { "retries", "R", "restart from the newest checkpoint up to R times", &sgrad__whole, SGRAD__PLACE(launch.retries), 0,
-      1000000 },
+    { "retries", "R", "restart from the newest snapshot or checkpoint up to R times", &sgrad__whole,
+      SGRAD__PLACE(launch.retries), 0, 1000000 },
     { "host", "LIST", "hosts in the format of mpirun: A,B:2", &sgrad__text, SGRAD__PLACE(launch.host) },
     { "hostfile", "FILE", "file of hosts in the format of mpirun", &sgrad__text, SGRAD__PLACE(launch.hostfile) },
     { 0 },
@@ -152,46 +156,92 @@ static bool would_wait(struct hosts *hosts) {
     return hosts->gone;
 }
 
-/* Runs a training on RANKS ranks; returns its exit status. */
-static int run_once(const struct sgrad__request *request, const struct hosts *hosts, int ranks, bool resume, int *forwarded) {
+/* Adds the variables of launch to the environment of the ranks on all hosts, which Open MPI does not forward. */
+static void add_variables(struct words *words) {
+#ifdef SGRAD_OPEN_MPI
+    if (!getenv(FAILURE)) return;
+    add(words, "-x");
+    add(words, FAILURE);
+#else
+    (void)words;
+#endif
+}
+
+/* How a training is started. */
+struct start {
+    int ranks;
+    bool resume, snapshots;     /* options --resume and --snapshot-every auto are added */
+};
+
+/* Runs a training. */
+static struct sgrad__end run_once(const struct sgrad__request *request, const struct hosts *hosts, struct start start,
+                                  int *forwarded) {
     struct words w = { 0 };
     char number[16], self[4096] = { 0 }, path[] = "/tmp/stargrad-hosts-XXXXXX";
-    if (hosts->file && hosts->gone && write_hosts(hosts, path)) return SGRAD__FAILED;
-    snprintf(number, sizeof number, "%d", ranks);
+    if (hosts->file && hosts->gone && write_hosts(hosts, path)) return (struct sgrad__end){ SGRAD__FAILED, -1, 0 };
+    snprintf(number, sizeof number, "%d", start.ranks);
     add(&w, mpirun());
     add(&w, "-n");
     add(&w, number);
     add_hosts(&w, request, hosts, path);
+    add_variables(&w);
     add(&w, readlink("/proc/self/exe", self, sizeof self - 1) > 0 ? self : "stargrad");
     for (char **word = request->words; *word; word++) add(&w, *word);
-    if (resume) add(&w, "--resume");
+    if (start.snapshots) add(&w, "--snapshot-every=auto");
+    if (start.resume) add(&w, "--resume");
     add(&w, NULL);
-    int status = sgrad__children_run((const char *const *)w.word, forwarded);
+    const struct sgrad__end end = sgrad__children_run((const char *const *)w.word, forwarded);
     if (hosts->file && hosts->gone) unlink(path);
     free_words(&w);
-    return status;
+    return end;
 }
 
 /* ---- restarts ----------------------------------------------------------------------------------------------------- */
 
+/* Returns the last event of metrics.jsonl in FOLDER, which the caller must release; NULL: there is none, or a part of one. */
+static json_t *last_event(const char *folder) {
+    enum { TAIL = 1 << 20 };       /* bytes; a longer event is not read */
+    char *path = sgrad_format("%s/metrics.jsonl", folder), *tail = sgrad_xcalloc(TAIL + 1, 1), *end, *begin;
+    FILE *file = fopen(path, "re");
+    if (file && fseek(file, -TAIL, SEEK_END)) rewind(file);
+    const size_t got = file ? fread(tail, 1, TAIL, file) : 0;
+    if (file) fclose(file);
+    tail[got] = 0;
+    end = strrchr(tail, '\n');
+    if (end) *end = 0;
+    begin = end ? strrchr(tail, '\n') : NULL;
+    json_t *event = end ? json_loads(begin ? begin + 1 : tail, 0, NULL) : NULL;
+    free(path);
+    free(tail);
+    return event;
+}
+
 /* Returns true if the run ended with a loss that is not finite; a restart would end likewise. */
 static bool diverged(const struct sgrad_train_options *options) {
-    char *path = sgrad_format("%s/metrics.jsonl", options->output.folder), *line = NULL, *last = NULL;
-    FILE *file = options->training.nan_ok ? NULL : fopen(path, "re");
-    for (size_t room = 0; file && getline(&line, &room, file) > 0;) {
-        free(last);
-        last = line;
-        line = NULL;
-        room = 0;
-    }
-    json_t *event = last ? json_loads(last, 0, NULL) : NULL;
-    bool is = json_is_null(json_object_get(event, "loss"));
+    json_t *event = options->training.nan_ok ? NULL : last_event(options->output.folder);
+    const bool is = json_is_null(json_object_get(event, "loss"));
     json_decref(event);
-    if (file) fclose(file);
-    free(last);
-    free(line);
-    free(path);
     return is;
+}
+
+/* Returns the number of the last step that the run in FOLDER has recorded; 0: none. */
+static long last_step(const char *folder) {
+    json_t *event = last_event(folder);
+    const long step = (long)json_integer_value(json_object_get(event, "step"));
+    json_decref(event);
+    return step;
+}
+
+/* Describes the failure to the next start. */
+static void hand_on(const struct sgrad__end *end) {
+    const int number = end->status - SGRAD__KILLED;
+    json_t *is = json_pack("{s:f, s:o}", "time", end->time, "rank", end->rank < 0 ? json_null() : json_integer(end->rank));
+    if (number > 0 && number <= SIGRTMAX) json_object_set_new(is, "signal", json_integer(number));
+    else if (end->status < SGRAD__KILLED) json_object_set_new(is, "status", json_integer(end->status));
+    char *text = json_dumps(is, JSON_COMPACT);
+    setenv(FAILURE, text, 1);
+    free(text);
+    json_decref(is);
 }
 
 static const char *ending(int status, char text[64]) {
@@ -212,9 +262,10 @@ static int ranks_left(int ranks, const struct hosts *hosts, long batch) {
     return ranks > 1 ? ranks : 1;
 }
 
-/* Waits, longer at each retry, so that transient failures can end; then probes the hosts. False: launch must end. */
-static bool prepare(struct hosts *hosts, int retry) {
-    if (!sgrad__children_pause(1 << (retry < 7 ? retry - 1 : 6))) return false;
+/* Waits after a start without a step, longer after each, so that transient failures can end; then probes the hosts. IDLE: such
+ * starts in succession. False: launch must end. */
+static bool prepare(struct hosts *hosts, int idle) {
+    if (!sgrad__children_pause(idle ? 1 << (idle < 7 ? idle - 1 : 6) : 0)) return false;
     probe(hosts);
     if (!sgrad__children_pause(0)) return false;
     if (!hosts->count || hosts->gone < hosts->count) return true;
@@ -222,40 +273,66 @@ static bool prepare(struct hosts *hosts, int retry) {
     return false;
 }
 
-static void tell_retry(const struct sgrad__request *request, const char *out, bool resume, const struct hosts *hosts, int ranks,
-                       int retry, int status) {
-    char text[64], *gone = list_hosts(hosts, true, false, ", ");
-    sgrad_log_warning("launch: %s; retry %d of %d, on %d %s, from the %s %s%s%s", ending(status, text), retry,
-                      request->launch.retries, ranks, sgrad_plural(ranks, "rank", "ranks"),
-                      resume ? "newest checkpoint in" : "beginning, in", out, *gone ? "; unreachable: " : "", gone);
+static void tell_retry(const struct sgrad__request *request, const char *out, const struct hosts *hosts, struct start start,
+                       int retry, const struct sgrad__end *end) {
+    char text[64], rank[32] = "", *gone = list_hosts(hosts, true, false, ", ");
+    if (end->rank >= 0) snprintf(rank, sizeof rank, "rank %d: ", end->rank);
+    sgrad_log_warning("launch: %s%s; retry %d of %d, on %d %s, from the %s %s%s%s%s", rank, ending(end->status, text), retry,
+                      request->launch.retries, start.ranks, sgrad_plural(start.ranks, "rank", "ranks"),
+                      start.resume ? "newest checkpoint in" : "beginning, in", out,
+                      start.resume ? " or snapshot in memory" : "", *gone ? "; unreachable: " : "", gone);
     free(gone);
 }
 
+/* Returns how the first start differs from the command line of the user. */
+static struct start first_start(const struct sgrad__request *request, const struct sgrad__request *job) {
+    const bool chosen = job->train.checkpoint.snapshot_every || sgrad__is_asked(job, "snapshot-every");
+    return (struct start){ .ranks = request->launch.ranks, .snapshots = request->launch.retries && !chosen };
+}
+
 static int launch(const struct sgrad__request *request, const struct sgrad__request *job, struct hosts *hosts) {
-    const struct sgrad_train_options *o = &job->train;
+    const char *out = job->train.output.folder;
     const bool resumes = job->resume != SGRAD_BEGIN;
     const int retries = request->launch.retries;
+    struct start start = first_start(request, job);
+    struct sgrad__end end = { SGRAD__FAILED, -1, 0 };
     char text[64];
-    int forwarded = 0, status = SGRAD__FAILED, ranks = request->launch.ranks;
-    bool resume = false;
+    int forwarded = 0, idle = 0;
+    long step = out ? last_step(out) : 0;
     sgrad__children_open();
     for (int retry = 0; retry <= retries; retry++) {
         if (retry) {
-            if (!prepare(hosts, retry)) return SGRAD__FAILED;
-            ranks = ranks_left(request->launch.ranks, hosts, o->training.batch);
-            resume = sgrad_run_exists(o->output.folder);
-            tell_retry(request, o->output.folder, resume, hosts, ranks, retry, status);
+            const long before = step;
+            step = last_step(out);
+            idle = step > before ? 0 : idle + 1;
+            if (!prepare(hosts, idle)) return SGRAD__FAILED;
+            start.ranks = ranks_left(request->launch.ranks, hosts, job->train.training.batch);
+            start.resume = sgrad_run_exists(out);
+            tell_retry(request, out, hosts, start, retry, &end);
+            start.resume &= !resumes;
+            hand_on(&end);
         }
-        if (!retry && would_wait(hosts)) status = SGRAD__UNREACHABLE;
-        else status = run_once(request, hosts, ranks, resume && !resumes, &forwarded);
+        if (!retry && would_wait(hosts)) end.status = SGRAD__UNREACHABLE;
+        else end = run_once(request, hosts, start, &forwarded);
 #ifndef SGRAD_OPEN_MPI      /* after a forwarded signal, MPICH's launcher may exit with 0, whatever the ranks' status */
-        if (forwarded && status == SGRAD__DONE) return SGRAD__FAILED;
+        if (forwarded && end.status == SGRAD__DONE) return SGRAD__FAILED;
 #endif
-        if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
-        if (forwarded || status == SGRAD__NOT_FOUND || (o->output.folder && diverged(o))) return SGRAD__FAILED;
+        if (end.status == SGRAD__DONE || end.status == SGRAD__USAGE) return end.status;
+        if (forwarded || end.status == SGRAD__NOT_FOUND || (out && diverged(&job->train))) return SGRAD__FAILED;
     }
-    sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(status, text), retries ? "; no retries are left" : "");
+    sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(end.status, text), retries ? "; no retries are left" : "");
     return SGRAD__FAILED;
+}
+
+/* Open MPI waits for seconds between the signals that end ranks after a failure; they need no time. Removes the snapshots at the
+ * end. */
+static int launch_and_clean(const struct sgrad__request *request, const struct sgrad__request *job, struct hosts *hosts) {
+    if (!request->launch.retries) return launch(request, job, hosts);
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
+    setenv("PRTE_MCA_odls_base_sigkill_timeout", "0", 0);
+    const int status = launch(request, job, hosts);
+    sgrad_snapshots_remove(job->train.output.folder);
+    return status;
 }
 
 static int run(const struct sgrad__request *request) {
@@ -269,7 +346,7 @@ static int run(const struct sgrad__request *request) {
     if (!sgrad__options_parse(job.command, count, request->words, &job, &status)) return status;
     if (request->launch.retries && !job.train.output.folder)
         return sgrad__wrong("launch: --retries requires --out DIR after train: the run continues from the checkpoints there");
-    status = read_hosts(request, &hosts) ? SGRAD__FAILED : launch(request, &job, &hosts);
+    status = read_hosts(request, &hosts) ? SGRAD__FAILED : launch_and_clean(request, &job, &hosts);
     free_hosts(&hosts);
     return status;
 }
@@ -281,8 +358,9 @@ const struct sgrad__command sgrad__launch_command = {
     .takes_words = true,
     .options = options,
     .run = run,
-    .notes = "Starts the ranks with mpirun. After a failure, the run restarts from its newest checkpoint on the hosts that still "
-             "answer. Therefore --retries requires --out, a folder that launch can read. SIGINT, SIGTERM, SIGHUP and SIGUSR1 end "
+    .notes = "Starts the ranks with mpirun. After a failure, the run restarts from its newest snapshot in memory "
+             "(train --snapshot-every) or checkpoint, on the hosts that still answer. Therefore --retries requires --out, a "
+             "folder that launch can read. SIGINT, SIGTERM, SIGHUP and SIGUSR1 end "
              "the run with a checkpoint and without retries. For example:\n\n"
              "  stargrad launch -n 4 --retries 3 -- train --model resnet20 \\\n"
              "      --data cifar10:DIR --out runs/r20",

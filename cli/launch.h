@@ -17,8 +17,14 @@ bool sgrad__children_pause(int seconds);
 
 /* Starts a child without input and output, and does not wait for it. WORD: its command line, NULL-terminated. */
 pid_t sgrad__children_start_silent(const char *const *word);
-/* Runs mpirun with the command line WORD and waits for its end. Kills it if it hangs after a rank has reported a stall. Adds to
- * *FORWARDED the number of forwarded signals. Returns the exit status; SGRAD__FAILED: no pipe. */
-int sgrad__children_run(const char *const *word, int *forwarded);
+/* The end of mpirun. */
+struct sgrad__end {
+    int status;         /* exit status, as above; SGRAD__FAILED: also if mpirun was not started */
+    int rank;           /* the rank that failed, by the messages of mpirun or of other ranks; -1: unknown */
+    double time;        /* when the failure was noticed: seconds since 1970 */
+};
+/* Runs mpirun with the command line WORD and waits for its end. Kills it if it hangs after a rank has reported a stall, and kills
+ * all ranks on this host that it has left. Adds to *FORWARDED the number of forwarded signals. */
+struct sgrad__end sgrad__children_run(const char *const *word, int *forwarded);
 
 #endif

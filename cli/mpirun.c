@@ -12,13 +12,18 @@
  * ranks.
  *
  * If a host no longer responds, the ranks detect that (--stall-timeout), but mpirun would wait for the host for a quarter of an
- * hour. Therefore launch reads standard error, and kills mpirun if it runs TIME_TO_END after a rank has reported a stall. */
+ * hour. Therefore launch reads standard error, and kills mpirun if it runs TIME_TO_END after a rank has reported a stall.
+ *
+ * Ranks that mpirun has left, for example stopped ones, become children of launch, which kills them: they must not write to the
+ * run directory when they continue. */
 #include "cli/launch.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -26,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TIME_TO_END = 15 };     /* seconds */
+enum { TIME_TO_END = 15, TIME_TO_DIE = 5 };     /* seconds */
 
 static sigset_t watched;
 static int signals;     /* file descriptor */
@@ -40,6 +45,7 @@ void sgrad__children_open(void) {
     sigaddset(&watched, SIGCHLD);
     sigprocmask(SIG_BLOCK, &watched, NULL);
     signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
 /* Returns true if a signal to end has arrived. */
@@ -89,17 +95,41 @@ pid_t sgrad__children_start_silent(const char *const *word) {
 
 struct ear {
     int from;           /* file descriptor; -1: end of file */
-    char line[64];      /* beginning of the current line */
+    char line[256];     /* beginning of the current line */
     size_t length;
-    bool stalled;       /* a rank has reported a stall */
+    int rank;           /* the first rank that a line reports as failed; -1: none */
+    double stalled;     /* time: when a rank has reported a stall; 0: none has */
 };
+
+static double clock_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Returns the rank that LINE reports as failed; -1: none. The messages are those of Open MPI (of a signal, of an exit status), of
+ * MPICH, and of the watchdog. */
+static int failed_rank(const char *line) {
+    static const char *const before[] = { "noticed that process rank ", "Process name: [", "RANK ", " no answer from rank " };
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        const char *at = strstr(line, before[i]);
+        if (!at) continue;
+        at += strlen(before[i]);
+        if (i == 1) at = strrchr(at, ',') ? strrchr(at, ',') + 1 : "";
+        return isdigit((unsigned char)*at) ? atoi(at) : -1;
+    }
+    return -1;
+}
 
 /* Open MPI 5 ends its own messages with a byte 0, which a line of a rank may follow directly. */
 static void listen_to(struct ear *ear, char c) {
     static const char says[] = "stargrad: " SGRAD_STALL_SAYS;
-    if (c == '\n') ear->length = 0;
-    else if (c && ear->length < sizeof ear->line) ear->line[ear->length++] = c;
-    if (ear->length == strlen(says) && !memcmp(ear->line, says, strlen(says))) ear->stalled = true;
+    if (c && c != '\n' && ear->length < sizeof ear->line - 1) ear->line[ear->length++] = c;
+    if (c != '\n') return;
+    ear->line[ear->length] = 0;
+    if (!ear->stalled && !strncmp(ear->line, says, strlen(says))) ear->stalled = clock_now();
+    if (ear->rank < 0) ear->rank = failed_rank(ear->line);
+    ear->length = 0;
 }
 
 static void pass_on(struct ear *ear) {
@@ -116,29 +146,57 @@ static void pass_on(struct ear *ear) {
 
 /* ---- mpirun ----------------------------------------------------------------------------------------------------- */
 
-int sgrad__children_run(const char *const *word, int *forwarded) {
-    int ends[2], status;
+/* Kills the processes that mpirun has left, and waits for their end. */
+static void end_orphans(void) {
+    char *path = sgrad_format("/proc/self/task/%ld/children", (long)getpid());
+    bool any = true;
+    for (double end = sgrad_time_monotonic() + TIME_TO_DIE; any && sgrad_time_monotonic() < end;) {
+        FILE *file = fopen(path, "re");
+        long child;
+        for (any = false; file && fscanf(file, "%ld", &child) == 1; any = true) kill((pid_t)child, SIGKILL);
+        if (file) fclose(file);
+        while (waitpid(-1, NULL, WNOHANG) > 0) continue;
+        if (any) sgrad_sleep(1e-3);
+    }
+    free(path);
+}
+
+/* Waits for the end of mpirun. Returns its status, as waitpid does; -1: it hung and was killed. */
+static int await(pid_t child, struct ear *ear, int *forwarded) {
+    int status;
     double end = 0, forwarded_at = 0;
     bool hangs = false;
-    if (pipe2(ends, O_CLOEXEC))
-        return sgrad_log_error(SGRAD_EIO, "launch: a pipe cannot be created: %s", strerror(errno)), SGRAD__FAILED;
-    fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    pid_t child = start(word, STDOUT_FILENO, ends[1]);
-    close(ends[1]);
-    struct ear ear = { .from = ends[0] };
     while (waitpid(child, &status, WNOHANG) == 0) {
-        poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear.from, POLLIN, 0 } }, 2, 1000);
-        if (ear.from >= 0) pass_on(&ear);
+        poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear->from, POLLIN, 0 } }, 2, 1000);
+        if (ear->from >= 0) pass_on(ear);
         if (asked() && (!*forwarded || sgrad_time_monotonic() >= forwarded_at + SGRAD_STOP_GRACE)) {
             kill(child, (*forwarded)++ ? SIGINT : SIGUSR1);
             forwarded_at = sgrad_time_monotonic();
         }
-        if (ear.stalled && !end) end = sgrad_time_monotonic() + TIME_TO_END;
+        if (ear->stalled > 0 && !end) end = sgrad_time_monotonic() + TIME_TO_END;
         hangs = end && sgrad_time_monotonic() >= end;
         if (hangs) kill(-child, SIGKILL);
     }
+    return hangs ? -1 : status;
+}
+
+struct sgrad__end sgrad__children_run(const char *const *word, int *forwarded) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC)) {
+        sgrad_log_error(SGRAD_EIO, "launch: a pipe cannot be created: %s", strerror(errno));
+        return (struct sgrad__end){ SGRAD__FAILED, -1, clock_now() };
+    }
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    pid_t child = start(word, STDOUT_FILENO, ends[1]);
+    close(ends[1]);
+    struct ear ear = { .from = ends[0], .rank = -1 };
+    const int status = await(child, &ear, forwarded);
+    const double time = clock_now();
+    end_orphans();
     if (ear.from >= 0) pass_on(&ear);
     if (ear.from >= 0) close(ear.from);
-    if (hangs) return SGRAD__STALLED;
-    return WIFSIGNALED(status) ? SGRAD__KILLED + WTERMSIG(status) : WEXITSTATUS(status);
+    return (struct sgrad__end){ status < 0            ? SGRAD__STALLED
+                                : WIFSIGNALED(status) ? SGRAD__KILLED + WTERMSIG(status)
+                                                      : WEXITSTATUS(status),
+                                ear.rank, ear.stalled > 0 ? ear.stalled : time };
 }
