@@ -88,6 +88,21 @@ static int add_classes(const struct place *at, json_t *row, struct sgrad__histor
     return 0;
 }
 
+static int add_failure(const struct place *at, json_t *row, struct sgrad__history *history) {
+    static const char *const numbers[] = { "step", "time", "seconds", "repeated" };
+    static const char *const whole_numbers[] = { "rank", "signal", "status" };
+    double value;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) SGRAD_TRY(number(at, row, numbers[i], &value));
+    for (size_t i = 0; i < sizeof whole_numbers / sizeof *whole_numbers; i++) {
+        const json_t *is = json_object_get(row, whole_numbers[i]);
+        if (is && !json_is_null(is) && !json_is_integer(is)) return malformed(at, "the description of the failure is malformed");
+    }
+    if (!history->failures) history->failures = json_array();
+    json_object_del(row, "event");
+    json_array_append(history->failures, row);
+    return 0;
+}
+
 static int add_line(const struct place *at, const char *line, size_t length, struct sgrad__history *history) {
     json_error_t error;
     json_t *row = json_loadb(line, length, JSON_REJECT_DUPLICATES, &error);
@@ -98,6 +113,7 @@ static int add_line(const struct place *at, const char *line, size_t length, str
     else if (!strcmp(event, "step")) result = add_step(at, row, history);
     else if (!strcmp(event, "epoch")) result = add_epoch(at, row, history);
     else if (!strcmp(event, "classes")) result = add_classes(at, row, history);
+    else if (!strcmp(event, "failure")) result = add_failure(at, row, history);
     json_decref(row);
     return result;
 }
@@ -185,6 +201,7 @@ void sgrad__history_free(struct sgrad__history *history) {
     json_decref(history->config);
     json_decref(history->options);
     json_decref(history->classes);
+    json_decref(history->failures);
     for (int i = 0; i < history->epochs; i++) json_decref(history->epoch[i].classes);
     free(history->step);
     free(history->epoch);

@@ -79,6 +79,7 @@ static json_t *as_json(const struct sgrad_report *report) {
     json_object_set_new(json, "metrics", metrics_as_json(h));
     json_object_set_new(json, "main", json_string(h->metric[h->main].name));
     json_object_set_new(json, "samples", json_string(h->samples));
+    if (h->failures) json_object_set(json, "failures", h->failures);
     if (best) {
         json_object_set_new(json, "best", json_pack("{s:o?}", "epoch", json_real(best->epoch)));
         add_tests(json_object_get(json, "best"), h, best, h->main, h->main + 1);
@@ -118,6 +119,31 @@ static void print_settings(const struct sgrad__history *history) {
     }
 }
 
+/* Prints a line for each of the first failures, and one for all. */
+static void print_failures(const json_t *failures) {
+    enum { SHOWN = 10 };
+    double seconds = 0, steps = 0;
+    json_t *is;
+    size_t i;
+    json_array_foreach(failures, i, is) {
+        const double lost = json_number_value(json_object_get(is, "seconds")),
+                     repeated = json_number_value(json_object_get(is, "repeated"));
+        const json_t *rank = json_object_get(is, "rank"), *signal = json_object_get(is, "signal");
+        const long status = (long)json_integer_value(signal ? signal : json_object_get(is, "status"));
+        seconds += lost;
+        steps += repeated;
+        if (i >= SHOWN) continue;
+        printf("failure    after step %.0f: ", json_number_value(json_object_get(is, "step")) + repeated);
+        if (json_is_integer(rank)) printf("rank %d, ", (int)json_integer_value(rank));
+        if (signal || json_object_get(is, "status")) printf("%s %ld, ", signal ? "signal" : "exit status", status);
+        printf("%.2f s until the next step; %.0f %s repeated\n", lost, repeated,
+               sgrad_plural((int64_t)repeated, "step", "steps"));
+    }
+    if (i > 1)
+        printf("failures   %zu in total, %.2f s, %.0f %s repeated\n", i, seconds, steps,
+               sgrad_plural((int64_t)steps, "step", "steps"));
+}
+
 #define NUMBER(x) sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 })
 
 #define METRIC(metric, x) sgrad__history_text(metric, x, (char[SGRAD_NUMBER_TEXT]){ 0 })
@@ -148,6 +174,7 @@ static void print_history(const struct sgrad__history *history) {
     char text[SGRAD_AMOUNT_TEXT];
     printf("%s on %s\n", text_of(json_object_get(history->config, "identity"), "model"), text_of(history->options, "data"));
     print_settings(history);
+    print_failures(history->failures);
     print_epochs(history);
     printf("\n%.0f %s, last loss %s; %.4g %s/s (median)\n", last->step, sgrad_plural((int64_t)last->step, "step", "steps"),
            NUMBER(last->loss), sgrad__history_median_rate(history), history->samples);

@@ -28,6 +28,8 @@ struct sgrad__metrics {
     long epoch_steps, losses;   /* losses: steps among these that have a loss */
     int epoch;                  /* of these sums */
     long last_epoch;            /* step of the last epoch line */
+    json_t *failure;            /* owned; preceded this start, and is recorded after its first step; NULL: none */
+    long recorded;              /* the last step in the file before this start */
     bool pending;
     long in_flight;
     double last;                /* time: when the last step ended, or the first one of those in flight was submitted */
@@ -86,12 +88,15 @@ static void count_step(struct sgrad__metrics *metrics, long step, int epoch, flo
     metrics->epoch_steps++;
 }
 
-/* Returns true if the line belongs to the run up to the resumed position. Steps are counted, so that the sums include the
- * steps of the last epoch. */
+/* Returns true if the line belongs to the run up to the resumed position, or is about a failure. Counts steps, so that the sums
+ * include the steps of the last epoch. */
 static bool keep_line(struct sgrad__metrics *metrics, const char *line, size_t length) {
     json_t *event = json_loadb(line, length, 0, NULL), *step = json_object_get(event, "step");
-    bool keep = json_is_integer(step) && json_integer_value(step) <= metrics->is.resumed->step;
     const char *name = json_string_value(json_object_get(event, "event"));
+    const bool failure = name && strcmp(name, "failure") == 0;
+    bool keep = failure || (json_is_integer(step) && json_integer_value(step) <= metrics->is.resumed->step);
+    if (json_is_integer(step) && json_integer_value(step) > metrics->recorded)
+        metrics->recorded = (long)json_integer_value(step);
     if (keep && name && strcmp(name, "epoch") == 0) metrics->last_epoch = (long)json_integer_value(step);
     if (keep && name && strcmp(name, "step") == 0) {
         json_t *loss = json_object_get(event, "loss");
@@ -183,6 +188,7 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     m->path = sgrad_format("%s/metrics.jsonl", options->folder);
     m->bar = options->terminal && sgrad_terminal(fileno(options->terminal));
     m->interval = interval();
+    m->failure = sgrad__failure_read();
     const struct sgrad__position *at = options->resumed;
     int error = at ? drop_lines(m) : 0;
     const bool last = at && at->step >= options->steps;
@@ -203,6 +209,7 @@ void sgrad__metrics_close(struct sgrad__metrics *metrics) {
     if (!metrics) return;
     if (metrics->bar && metrics->drawn > 0) fprintf(metrics->is.terminal, "\r\033[K"), fflush(metrics->is.terminal);
     if (metrics->jsonl) fclose(metrics->jsonl);
+    json_decref(metrics->failure);
     sgrad__tensorboard_close(metrics->tensorboard);
     sgrad__prometheus_close(metrics->prometheus);
     for (int i = 0; i < metrics->names; i++) free(metrics->name[i]);
@@ -347,6 +354,17 @@ void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, 
     if (metrics) sgrad__tensorboard_histogram(metrics->tensorboard, name, step, histogram);
 }
 
+/* Writes the line of the failure, after the first step, whose number is STEP. */
+static int write_failure(struct sgrad__metrics *metrics, long step) {
+    char *line = sgrad__failure_line(metrics->failure, step - 1, metrics->recorded - (step - 1));
+    json_decref(metrics->failure);
+    metrics->failure = NULL;
+    begin_line(metrics);
+    fprintf(metrics->file, "%s\n", line);
+    free(line);
+    return end_line(metrics, NULL);
+}
+
 int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event) {
     if (!metrics) return 0;
     const double time = event->time, seconds = time - metrics->last, rate = (double)metrics->is.batch / seconds;
@@ -371,7 +389,8 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
         tell_workers(metrics, event->step, event->busy);
     }
     print_progress(metrics, event->step, loss, time);
-    return end_line(metrics, metrics->is.events ? metrics->is.events->step : NULL);
+    SGRAD_TRY(end_line(metrics, metrics->is.events ? metrics->is.events->step : NULL));
+    return metrics->failure ? write_failure(metrics, event->step) : 0;
 }
 
 void sgrad__metrics_steps(const struct sgrad__metrics *metrics, struct sgrad__epoch *epoch) {

@@ -230,6 +230,14 @@ void sgrad__class_counts_add(double *count, int classes, const struct sgrad_pred
 /* Computes the metrics that sgrad__class_metrics_add adds. */
 void sgrad__class_metrics(const double *count, int classes, double *value);
 
+/* ---- failures.c ----------------------------------------------------------------------------------------------- */
+
+/* Returns the failure that preceded this start (STARGRAD_FAILURE), which the caller must release; NULL: none. */
+struct json_t *sgrad__failure_read(void);
+/* Returns the line of FAILURE for metrics.jsonl, without a newline; the caller must free it. STEP: completed steps of the state
+ * that was loaded; the next step has ended now. REPEATED: number of steps after it that had been recorded. */
+char *sgrad__failure_line(struct json_t *failure, long step, long repeated);
+
 /* ---- metrics.c ------------------------------------------------------------------------------------------------ */
 
 struct sgrad__metrics_options {
