@@ -58,7 +58,7 @@ int sgrad__snapshots_open(const char *name, char **folder, int *lock) {
     const bool made = !mkdir(path, 0700);
     const char *why = made || errno == EEXIST ? "is not a folder that only this user may access" : strerror(errno);
     int error = is_own(path) ? 0 : SGRAD_EIO;
-    if (error) sgrad_log_warning("%s: %s; this host stores no snapshots; remove it, or set STARGRAD_SNAPSHOTS", path, why);
+    if (error) sgrad_log_warning("%s: %s; this host stores no snapshots; set STARGRAD_SNAPSHOTS to another folder", path, why);
     if (!error) end_holder(path);
     if (!error) error = sgrad_lock_take(path, lock);
     if (error) free(path);

@@ -43,6 +43,10 @@ PROGRAM = {
     "STARGRAD_MAX_ISA": [("mmx", TRAIN, 2, "STARGRAD_MAX_ISA=mmx is unknown; it must be baseline, .* or amx")],
     "STARGRAD_PROGRESS_SECONDS": [(value, TRAIN, 0, f"warning: STARGRAD_PROGRESS_SECONDS={value} is not a number of seconds, .*")
                                   for value in ("soon", "-1", "nan")],
+    "STARGRAD_SNAPSHOTS": [(NOWHERE, (*TRAIN, "--snapshot-every", 1), 0,
+                            f"warning: {NOWHERE}/stargrad-.*; this host stores no snapshots; set STARGRAD_SNAPSHOTS to another folder")],
+    "STARGRAD_FAILURE": [(value, TRAIN, 0, "warning: STARGRAD_FAILURE=.* does not describe a failure, and is ignored; .*: unset it")
+                         for value in ("abc", "{}", '{"time":1}', '{"time":1,"rank":"all"}', '{"time":1,"rank":1,"signal":9,"more":1}')],
     "STARGRAD_CPU_ALGORITHM": unknown("STARGRAD_CPU_ALGORITHM", "quick"),
     "STARGRAD_WAYS": unknown("STARGRAD_WAYS", "quick"),
     "STARGRAD_SIMULATED": [(NOWHERE, PLAN, 1, f"{NOWHERE}: the simulated trainer cannot be read .*STARGRAD_SIMULATED")],

@@ -13,6 +13,7 @@ from law import Broken
 from run import FOLDER, RANKS, STARGRAD, command, content, events, folder, wait_until
 
 STEPS = 40      # at most
+os.environ["STARGRAD_SNAPSHOTS"] = FOLDER
 
 NETWORKS = (
     (("--model", "mlp", "--data", "digits"), ("--batch", 64), 0.1),
@@ -43,6 +44,7 @@ OPTIONS = (
     (0.1, ("--precision", "bf16")),
     (0.2, ("--tensorboard",), ("--tensorboard", "--histograms", 4)),
     (0.2, ("--keep", 1), ("--keep", 2)),
+    (0.3, ("--snapshot-every", 1), ("--snapshot-every", 2), ("--snapshot-every", "auto")),
     (0.1, ("--mean", 0.5, "--deviation", 0.25)),
 )
 WAYS = (
