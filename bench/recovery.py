@@ -92,11 +92,11 @@ def cost(program, name, rounds):
     for i in range(2 * rounds):
         every = ("0", "auto", "auto", "0")[i % 4]
         out = f"{WORK}/{name}-{i}"
-        subprocess.run(["mpirun", "-n", str(COUNT), program, "train", *NETWORKS[name], *COMMON, "--steps", "400", "--checkpoint-every", "0",
+        subprocess.run(["mpirun", "-n", str(COUNT), program, "train", *NETWORKS[name], *COMMON, "--steps", "160", "--checkpoint-every", "0",
                         "--evaluate-last", "--snapshot-every", every, "--out", out],
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env={**os.environ, **RANKS})
         with open(f"{out}/metrics.jsonl", encoding="utf-8") as file:
-            lines = [e for e in map(json.loads, file) if e["event"] == "step"][40:]
+            lines = [e for e in map(json.loads, file) if e["event"] == "step"][16:]
         speed[every].append(len(lines) / sum(1 / e["samples_per_second"] for e in lines))
     off, on = (statistics.median(speed[every]) for every in ("0", "auto"))
     print(f"{name}: {rounds} rounds: {off:.1f} samples/s without, {on:.1f} with snapshots: {100 * (off / on - 1):+.2f} %", flush=True)

@@ -167,6 +167,13 @@ static void add_variables(struct words *words) {
 #endif
 }
 
+/* Returns the path of this program, for all starts: it is unknown after the file has been replaced. */
+static const char *own_path(void) {
+    static char path[4096];
+    if (!*path && readlink("/proc/self/exe", path, sizeof path - 1) <= 0) snprintf(path, sizeof path, "stargrad");
+    return path;
+}
+
 /* How a training is started. */
 struct start {
     int ranks;
@@ -177,7 +184,7 @@ struct start {
 static struct sgrad__end run_once(const struct sgrad__request *request, const struct hosts *hosts, struct start start,
                                   int *forwarded) {
     struct words w = { 0 };
-    char number[16], self[4096] = { 0 }, path[] = "/tmp/stargrad-hosts-XXXXXX";
+    char number[16], path[] = "/tmp/stargrad-hosts-XXXXXX";
     if (hosts->file && hosts->gone && write_hosts(hosts, path)) return (struct sgrad__end){ SGRAD__FAILED, -1, 0 };
     snprintf(number, sizeof number, "%d", start.ranks);
     add(&w, mpirun());
@@ -185,7 +192,7 @@ static struct sgrad__end run_once(const struct sgrad__request *request, const st
     add(&w, number);
     add_hosts(&w, request, hosts, path);
     add_variables(&w);
-    add(&w, readlink("/proc/self/exe", self, sizeof self - 1) > 0 ? self : "stargrad");
+    add(&w, own_path());
     for (char **word = request->words; *word; word++) add(&w, *word);
     if (start.snapshots) add(&w, "--snapshot-every=auto");
     if (start.resume) add(&w, "--resume");
