@@ -20,7 +20,7 @@ _stargrad() {
 	--allreduce) choices=$(_stargrad_names "$program" allreduce) ;;
 	--strategy) choices=$(_stargrad_names "$program" strategies) ;;
 	--hash) choices=$(_stargrad_names "$program" hashes) ;;
-	--shard) choices='none optimizer gradients' ;;
+	--shard) choices='none optimizer gradients parameters' ;;
 	--precision) choices='f32 tf32 bf16' ;;
 	--overlap) [ "$command" = plan ] && choices='full none' ;; # a size for segment
 	--cpus-share) choices='auto none' ;;

@@ -306,6 +306,10 @@ struct sgrad_copy {
     struct sgrad_copy_block block[SGRAD_COPY_INPUTS];
 };
 extern const struct sgrad_kernel sgrad_copy_kernel;
+
+/* Computes nothing: the task runs after the tasks before it that use its operands, and those after it wait for it. Operands: of
+ * any type and shape (R, W or RW); W leaves the content undefined. CPUs only. */
+extern const struct sgrad_kernel sgrad_wait_kernel;
 extern const struct sgrad_kernel sgrad_round_kernel;    /* rounds a parameter to bf16; operands: F32 (R), BF16 (W) */
 
 /* Packs a parameter in the layout that the tasks of a bound kernel use (struct sgrad_kernel.pack). Attributes: that

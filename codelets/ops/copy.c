@@ -1,4 +1,5 @@
-/* copy.c: copies segments of several tensors into one: gradients into the buckets that are sent between ranks, and back. */
+/* copy.c: copies segments of several tensors into one: gradients into the buckets that are sent between ranks, and back;
+ * and a task without work, whose operands define its position among other tasks. */
 #include "config.h"
 #include "codelets/kernels.h"
 
@@ -28,6 +29,16 @@ static double bytes(const struct sgrad_args *args) {
     for (int i = 0; i < SGRAD_COPY_INPUTS; i++) elements += 2 * (double)attrs->block[i].count;
     return elements * (double)sgrad_dtype_size(args->view[SGRAD_COPY_INPUTS].dtype);
 }
+
+static void nothing(const struct sgrad_args *args) { (void)args; }
+
+const struct sgrad_kernel sgrad_wait_kernel = {
+    .name = "wait",
+    .kind = &sgrad_reduction_kind,
+    .cpu = nothing,
+    .flops = sgrad_no_flops,
+    .bytes = sgrad_no_flops,
+};
 
 const struct sgrad_kernel sgrad_copy_kernel = {
     .name = "copy",

@@ -177,7 +177,8 @@ struct sgrad_parallel_options {
     bool no_fuse, no_cuda_graphs;               /* no_fuse: one task for each operation. no_cuda_graphs: GPU kernels are launched
                                                    one by one, and memory of a task is allocated in each step */
     const char *strategy;                       /* distributed training: "sync", "ps", "async", …; NULL: "sync" */
-    const char *shard;                          /* ZeRO: "optimizer", "gradients": sharded over data-parallel ranks; NULL: none */
+    /* ZeRO: "optimizer", "gradients", "parameters" are sharded over data-parallel ranks; NULL: none */
+    const char *shard;
     const char *mesh;                           /* axes (networks.h): "data=2,pipe=2,tensor=2", or "auto"; NULL: data */
     const char *allreduce;                      /* algorithm that sums gradients over ranks; NULL: the cheapest by cost */
     double bucket;                              /* MB of gradients summed at once; 0: chosen by cost */

@@ -36,7 +36,9 @@ struct sgrad_builder {
     int *keep[MADE], *part, *sum, *leaf, *total;   /* by node and index, keep for each enum made; leaf, total: statistics */
     int *first;                                 /* instruction, by node, forward task and micro-batch */
     int *piece;                                 /* shards for the node that is being added, by index and micro-batch */
-    int *parameter, *gathered, *rounded;        /* by parameter: as stored; as used by layers; the same rounded to bf16 */
+    /* By parameter: as stored; as used by layers; the same rounded to bf16. If a rank stores a share, GATHERED and ROUNDED have
+     * separate buffers in forward (first half) and backward (second half), and so has WHOLE, with all shares of the parameter. */
+    int *parameter, *gathered, *rounded, *whole;
     int *updated;                               /* by parameter: its shard that this rank has updated */
     int held_count;                             /* number of buckets that are gathered once the gradient norm is known */
     struct sgrad_bucket **held;
@@ -165,13 +167,15 @@ bool *sgrad__made_in_passing(const struct sgrad_builder *builder);
  * counts are an output; the name of its buffer is KIND, a slash and the name of the parameter. */
 void sgrad__add_histogram(struct sgrad_builder *builder, const char *kind, int parameter, int buffer);
 
-/* ---- passes over a whole program: fuse.c, memory.c ---- */
+/* ---- passes over a whole program: fuse.c, gathering.c, memory.c ---- */
 
 /* Fuses consecutive operations on the same samples to one task. */
 void sgrad__fuse(struct sgrad_builder *builder);
 /* Makes each recomputation wait for the gradient that the consumer of its result also reads, so that the result does not occupy
  * memory long before it is used. */
 void sgrad__hold_back(struct sgrad_builder *builder);
+/* Gathers weights of which this rank stores a share, in buckets, ahead of their use. */
+void sgrad__gather_weights(struct sgrad_builder *builder);
 /* Sets last, else_last and unless of all instructions. */
 void sgrad__mark_last_uses(struct sgrad__program *program);
 /* Plans the memory of buffers with samples: a buffer may use the memory of one whose content is not needed any more; micro-batch
@@ -225,6 +229,11 @@ void sgrad__add_exchange(struct sgrad_builder *builder, enum sgrad_collective_ki
 int sgrad__add_collective(struct sgrad_builder *builder, enum sgrad_collective_kind kind, const struct sgrad_group *group,
                           int root, int buffer, int priority, const char *name);
 
+/* Makes the receives among the instructions from BEGIN on wait until earlier tasks have used the COUNT buffers in BUFFER: with
+ * ACCESS SGRAD_R, until these are written; SGRAD_W, until they are not used any more, and their content is lost. Received data
+ * have no memory before that. */
+void sgrad__add_wait(struct sgrad_builder *builder, int begin, const int *buffer, int count, enum sgrad_access access);
+
 /* ---- pipeline.c: messages between pipeline stages ---- */
 
 bool sgrad__is_here(const struct sgrad_builder *builder, int n);      /* true: this rank's stage computes node N */
@@ -264,9 +273,10 @@ void sgrad__pack_first(struct sgrad_builder *builder);
 
 /* ---- gathers.c ---- */
 
-/* Returns the buffer of PARAMETER as layers use it. If its shards must be gathered, this is added once per step. */
-int sgrad__add_gathered(struct sgrad_builder *builder, int parameter);
-int sgrad__add_rounded(struct sgrad_builder *builder, int parameter);  /* the same, rounded to bf16, for GPUs */
+/* Returns the buffer of PARAMETER as layers use it in PHASE. If its shards must be gathered, this is added once per step. If this
+ * rank stores only a share of it, sgrad__gather_weights gathers it. */
+int sgrad__add_gathered(struct sgrad_builder *builder, int parameter, enum phase phase);
+int sgrad__add_rounded(struct sgrad_builder *builder, int parameter, enum phase phase);  /* the same, rounded to bf16, for GPUs */
 /* GRADIENT is the gradient of PARAMETER as layers use it. Returns the buffer with the gradient of the shard that this rank
  * stores, summed over the ranks that gather it. */
 int sgrad__add_scattered(struct sgrad_builder *builder, int parameter, int gradient);

@@ -53,6 +53,7 @@ struct sgrad_strategy {
     const char *const *options;         /* training options that it uses and some strategies ignore: "servers"; ends with NULL */
     bool uses_servers;                       /* each parameter has a parameter server: --servers */
     bool shards_optimizer; /* of the ranks with the same parameter, each stores states of a shard and updates it */
+    bool shards_parameters; /* each also stores only this shard of the parameter, which is gathered for each use */
     bool balances_updates;                         /* if updates are expensive, each rank does some of them for all ranks */
     bool asynchronous;                        /* asynchronous: servers process pushes in the order of arrival */
     bool drops_stale; /* an update uses pushes of one rank each, all computed with the newest weights; others are dropped */

@@ -88,7 +88,7 @@ char *sgrad__micros_text(const struct sgrad__program *program) {
 
 int sgrad__micros_at_once(const struct sgrad_builder *builder) {
     const int wanted = sgrad__micros_in_flight(builder->g, builder->g->stage, builder->o->cpus + builder->o->gpus);
-    if (builder->o->gpu_samples) return builder->micros;
+    if (builder->o->gpu_samples || builder->o->shares) return builder->micros;
     const int groups = (wanted + builder->group_micros - 1) / builder->group_micros, many = groups * builder->group_micros;
     return builder->p->micro->gpu ? sgrad__micros(many, builder->o->gpus) * builder->o->gpus
                                   : many; /* two GPUs never use the same memory */

@@ -89,14 +89,15 @@ static int resolve_value(struct sgrad_builder *builder, int n, enum phase phase,
 }
 
 /* A parameter (P) or a state of the operation (S). */
-static int resolve_parameter(struct sgrad_builder *builder, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
+static int resolve_parameter(struct sgrad_builder *builder, int n, enum phase phase, struct sgrad_use use, int m,
+                             struct sgrad_view *view) {
     const struct sgrad__node *node = &builder->g->node[n];
     const int parameter = use.role == SGRAD_P ? node->p[use.index] : node->s[use.index];
     if (parameter < 0 || (use.if_recomputed && !without_y(builder, n, m))) return -1;
     const bool rounded = use.factor && builder->g->dtype == SGRAD_BF16 && builder->p->micro[m].workers == SGRAD_GPU_WORKERS;
     *view = (struct sgrad_view){ builder->g->parameter[parameter].is.dtype, builder->g->parameter[parameter].is.shape };
     if (rounded) view->dtype = SGRAD_BF16;
-    return rounded ? sgrad__add_rounded(builder, parameter) : sgrad__add_gathered(builder, parameter);
+    return rounded ? sgrad__add_rounded(builder, parameter, phase) : sgrad__add_gathered(builder, parameter, phase);
 }
 
 /* A partial sum of a micro-batch (PARTIAL), the sum of its group (SUM), or a statistic (STAT): of a micro-batch if it is written,
@@ -128,7 +129,7 @@ int sgrad__resolve(struct sgrad_builder *builder, int n, enum phase phase, struc
     switch (use.role) {
     case SGRAD_NONE: return -1;
     case SGRAD_X: case SGRAD_Y: case SGRAD_DX: case SGRAD_DY: return resolve_value(builder, n, phase, use, m, view);
-    case SGRAD_P: case SGRAD_S: return resolve_parameter(builder, n, use, m, view);
+    case SGRAD_P: case SGRAD_S: return resolve_parameter(builder, n, phase, use, m, view);
     case SGRAD_DP:
         if (node->p[i] < 0) return -1;
         *view = (struct sgrad_view){ SGRAD_F32, is->p[i].shape };
@@ -206,9 +207,10 @@ static bool adds(const struct sgrad_builder *builder, int n, struct sgrad_use us
     return use.role == SGRAD_DP && builder->dparameter[(n * SGRAD_MAX_PARAMETERS + use.index) * builder->micros + m] >= 0;
 }
 
-/* Recomputations use the packed factors of forward. */
+/* Recomputations use the packed factors of forward, unless factors are gathered again. */
 static int *packed_at(struct sgrad_builder *builder, int n, enum phase phase, int task, int m) {
-    const int as = phase == AGAIN || phase == PASSING ? FORWARD : (int)phase;
+    const bool repeats = phase == AGAIN || phase == PASSING;
+    const int as = repeats && !builder->o->shares ? FORWARD : (int)phase;
     return &builder->packed[((n * PHASES + as) * SGRAD_MAX_TASKS + task) * SGRAD__SIZES + builder->p->micro[m].size];
 }
 

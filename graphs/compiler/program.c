@@ -7,6 +7,10 @@
  *     group 0   read 0 1   1f 0 1   2f 0 1   loss 0 1   2b 0 1   1b 0 1
  *     group 1   read 2 3   1f 2 3   2f 2 3   loss 2 3   2b 2 3   sum and update 2   1b 2 3   sum and update 1
  *
+ * If weights are gathered for each use (--shard parameters), all groups are computed layer by layer, so that this is done once:
+ *
+ *     both      read 0 1 2 3   1f 0 1   1f 2 3   2f 0 1   2f 2 3   loss 0 1   loss 2 3   2b 0 1   2b 2 3   update 2   1b …
+ *
  * Backward visits the nodes in reverse order. The gradient of a node's output is complete when backward reaches the node, because
  * the consumers of the output come first. nodes.c adds the tasks of a node. */
 #include "graphs/compiler/builder.h"
@@ -51,23 +55,38 @@ static int loss_sums(struct sgrad_builder *builder) {
     return sums;
 }
 
+/* Adds the forward pass of the groups that begin at FROM to TO - 1, layer by layer. */
+static void add_forward(struct sgrad_builder *builder, int from, int to) {
+    const int each = builder->group_micros;
+    for (int m = from; m < to && takes_input(builder); m++) sgrad__add_input(builder, m);
+    for (int start = from; start < to; start += each) sgrad__add_arrivals(builder, start);
+    for (int n = 0; n < builder->g->node_count; n++)
+        for (int start = from; start < to; start += each) sgrad__add_node(builder, n, FORWARD, start);
+}
+
+/* Adds their backward pass. After the last group, adds the sums and updates of gradients. */
+static void add_backward(struct sgrad_builder *builder, int from, int to, int *summed) {
+    const int each = builder->group_micros;
+    for (int start = from; start < to; start += each) sgrad__add_gradient_arrivals(builder, start);
+    for (int n = builder->g->node_count - 1; n >= 0; n--) {
+        for (int start = from; start < to; start += each) {
+            sgrad__add_node(builder, n, BACKWARD, start);
+            if (n == first_here(builder)) sgrad__add_gradient_departures(builder, start);
+        }
+        if (to == builder->micros) sgrad__add_node_updates(builder, n, summed);
+    }
+}
+
 static void add_step(struct sgrad_builder *builder) {
     struct sgrad_graph *g = builder->g;
     int *summed = sgrad_xcalloc((size_t)g->parameter_count, sizeof *summed);
     for (int i = 0; i < g->parameter_count; i++) summed[i] = -1;
     builder->rest = sgrad__parameters_trained(g) * (int64_t)sizeof(float);
 
-    for (int start = 0; start < builder->micros; start += builder->group_micros) {
-        for (int m = start; m < start + builder->group_micros && takes_input(builder); m++) sgrad__add_input(builder, m);
-        sgrad__add_arrivals(builder, start);
-        for (int n = 0; n < g->node_count; n++) sgrad__add_node(builder, n, FORWARD, start);
-        if (!builder->p->training) continue;
-        sgrad__add_gradient_arrivals(builder, start);
-        for (int n = g->node_count - 1; n >= 0; n--) {
-            sgrad__add_node(builder, n, BACKWARD, start);
-            if (n == first_here(builder)) sgrad__add_gradient_departures(builder, start);
-            if (start + builder->group_micros == builder->micros) sgrad__add_node_updates(builder, n, summed);
-        }
+    const int wave = builder->o->shares ? builder->micros : builder->group_micros;
+    for (int first = 0; first < builder->micros; first += wave) {
+        add_forward(builder, first, first + wave);
+        if (builder->p->training) add_backward(builder, first, first + wave, summed);
     }
     if (builder->p->training) {
         sgrad__close_gradients(builder);
@@ -118,8 +137,9 @@ static void open_builder(struct sgrad_builder *builder) {
     builder->leaf = minus_ones(per_node);
     builder->total = minus_ones(per_node);
     builder->parameter = minus_ones((size_t)builder->g->parameter_count);
-    builder->gathered = minus_ones((size_t)builder->g->parameter_count);
-    builder->rounded = minus_ones((size_t)builder->g->parameter_count);
+    builder->gathered = minus_ones(2 * (size_t)builder->g->parameter_count);
+    builder->rounded = minus_ones(2 * (size_t)builder->g->parameter_count);
+    builder->whole = minus_ones(2 * (size_t)builder->g->parameter_count);
     builder->updated = minus_ones((size_t)builder->g->parameter_count);
     builder->dparameter = minus_ones(per_node);
     builder->first = minus_ones((size_t)builder->g->node_count * SGRAD_MAX_TASKS * micros);
@@ -140,7 +160,7 @@ static void open_builder(struct sgrad_builder *builder) {
 static void close_builder(struct sgrad_builder *builder) {
     int *arrays[] = { builder->gradient,   builder->part,     builder->sum,     builder->leaf,    builder->total,
                       builder->parameter,  builder->gathered, builder->rounded, builder->updated, builder->packed,
-                      builder->dparameter, builder->first,    builder->piece };
+                      builder->dparameter, builder->first,    builder->piece,   builder->whole };
     for (enum made made = AT_FIRST; made < MADE; made++) {
         free(builder->activation[made]);
         free(builder->keep[made]);
@@ -192,10 +212,11 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_o
     if (options->source.records.shape.rank) p->records = sgrad__add_lent(&b, "records", options->source.records);
     open_builder(&b);
     add_step(&b);
-    close_builder(&b);
     sgrad__pack_first(&b);
     if (options->fuse) sgrad__fuse(&b);
     sgrad__hold_back(&b);
+    sgrad__gather_weights(&b);
+    close_builder(&b);
     sgrad__mark_last_uses(p);
     if (options->fuse && options->training && (!options->gpus || options->recorded))
         sgrad__share_memory(p, sgrad__micros_at_once(&b), options->gpus || marked(graph), options->gpus);

@@ -167,6 +167,8 @@ struct sgrad_program_options {
     const struct sgrad_strategy *strategy;
     int servers, group_ranks, backup;   /* parameter servers; ranks per group (mixed); backup workers */
     const struct sgrad__training *training;     /* how parameters are updated; NULL: inference */
+    const struct sgrad__training *shares;       /* which elements of parameters each rank stores, also in an evaluation; NULL:
+                                                   every rank stores all elements that its layers use */
     bool deterministic, tf32;
     long histograms;                    /* steps between two histograms of all weights and gradients; 0: none */
     bool fuse;                          /* fuse neighbouring operations into one task; in training, preallocate activations */

@@ -66,6 +66,9 @@ void sgrad__training_destroy(struct sgrad__training *training);     /* NULL is a
  * DONE steps; all others are trained. */
 void sgrad__training_freeze(struct sgrad__training *training, const char *list, long done);
 
+/* Makes each rank store only a share of each parameter, that of the optimizer states (sgrad__share_of), except of parameters that
+ * several pipeline stages use. Must be called before parameters and states are allocated. */
+void sgrad__training_share_parameters(struct sgrad__training *training);
 /* Allocates the states that optimizers have of parameters, as zeros. SGRAD_ENOMEM. SGRAD_ESHAPE: a parameter is split, and a
  * state's shape does not follow the parameter's. After an error, sgrad__training_destroy frees what was allocated. */
 int sgrad__training_allocate(struct sgrad__training *training);

@@ -48,7 +48,8 @@ void sgrad__add_update(struct sgrad_builder *builder, int parameter, int gradien
     sgrad__add_histogram(builder, "gradients", parameter, gradient);
     const struct sgrad__share share = sgrad__share_of(builder->o->training, &builder->g->parameter[parameter], builder->o->rank);
     if (update->ranks && !share.count) return;      /* another rank updates it */
-    const int value = share.ranks > 1 && !update->ranks ? add_share(builder, parameter, &share) : builder->parameter[parameter];
+    const bool copied = share.ranks > 1 && !update->ranks && !builder->g->parameter[parameter].share.ranks;
+    const int value = copied ? add_share(builder, parameter, &share) : builder->parameter[parameter];
     if (update->ranks) builder->updated[parameter] = value;
     for (int i = 0; update->state[i]; i++) state[i] = sgrad__lend_buffer(builder, update->state[i]);
     add_update(builder, parameter, value, gradient, state);

@@ -29,10 +29,12 @@ struct part {
     struct sgrad__program *program;
     struct sgrad__runner *runner;
 };
-/* Successive batches of one size. */
+/* Successive batches of one size. If ranks gather weights, they compute the same number of batches: some ranks repeat the last
+ * batch, and its result is not used. */
 struct range {
     struct part *part;
     int64_t first, batch, batches;      /* first row (a view of a sample); index of its first batch; number of batches */
+    int64_t distinct;                   /* number of batches without those that repeat the last one */
     int source;                         /* of a mixture */
 };
 /* Every sample is evaluated once: first in batches of several micro-batches, but at least LEAST batches, so that all ranks get
@@ -47,6 +49,7 @@ struct sgrad__evaluation {
     struct sgrad_tensor **weight;       /* by parameter: copies of the weights; NULL: adapted ones, which no step changes */
     struct sgrad_tensor *shared;        /* content of value, sent to all ranks */
     int64_t batches;                    /* of all ranks */
+    int64_t unit;                       /* the number of batches of a range is a multiple of this */
     int sums;                           /* of a batch: one per metric, and the number of rows or elements summed */
     int classes;                        /* whose samples and predictions are counted; 0: none */
     /* results of the batches of this rank (batches, sums); it has omitted batches; counts of its samples (3, classes) */
@@ -76,7 +79,7 @@ static int open_weights(struct sgrad__run *run, struct sgrad__evaluation *evalua
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
         if (p->tensor && !(run->graph->lora.rank && p->frozen))
-            SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &evaluation->weight[i]));
+            SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->tensor->view.shape, SGRAD_PERSISTENT, &evaluation->weight[i]));
     }
     return 0;
 }
@@ -91,8 +94,9 @@ static void divide(struct sgrad__evaluation *e, int64_t from, int64_t end, const
     for (int i = 0; i < PARTS; i++) {
         const int64_t batches = size[i] ? (end - from) / size[i] : 0;
         if (!batches) continue;
-        e->range[e->ranges++] = (struct range){ &e->part[i], from, e->batches, batches, source };
-        e->batches += batches;
+        const int64_t all = (batches + e->unit - 1) / e->unit * e->unit;
+        e->range[e->ranges++] = (struct range){ &e->part[i], from, e->batches, all, batches, source };
+        e->batches += all;
         from += batches * size[i];
     }
 }
@@ -109,6 +113,7 @@ static int open_batches(struct sgrad__run *run, struct sgrad__evaluation *evalua
     const int64_t more = sgrad_clamp(count / (LEAST * micro), 1, AT_ONCE) * micro;
     const int64_t most = more < views ? views : more - more % views;
     const int64_t size[PARTS] = { most, test->sources ? micro : count % most, test->sources ? 1 : 0 };
+    evaluation->unit = sgrad__run_shares_parameters(run) ? run->evaluation.turns : 1;
     evaluation->sources = test->sources;
     evaluation->range = sgrad_xcalloc((size_t)(test->sources + 1) * PARTS, sizeof *evaluation->range);
     evaluation->source_loss = sgrad_xcalloc((size_t)test->sources + 1, sizeof *evaluation->source_loss);
@@ -206,11 +211,17 @@ static const struct range *range_of(const struct sgrad__evaluation *evaluation, 
     return range;
 }
 
+/* Returns the number of RANGE's batch that is computed as BATCH. */
+static int64_t number_of(const struct range *range, int64_t batch) {
+    const int64_t number = batch - range->batch;
+    return number < range->distinct ? number : range->distinct - 1;
+}
+
 static int submit_batch(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
     const struct range *range = range_of(evaluation, evaluation->next);
     const struct part *p = range->part;
     const struct sgrad_step step = { .seed = run->options.training.seed, .number = 1 };
-    const int64_t size = p->program->share, from = range->first + (evaluation->next - range->batch) * size;
+    const int64_t size = p->program->share, from = range->first + number_of(range, evaluation->next) * size;
     const int64_t views = views_of(evaluation);
     struct sgrad_sample *sample = sgrad_xcalloc((size_t)size, sizeof *sample);
     for (int64_t i = 0; i < size; i++)
@@ -272,23 +283,29 @@ static void take_views(struct sgrad__run *run, const struct sgrad__program *prog
     sgrad_predictions_free(&mean);
 }
 
+/* Stores the result of batch BATCH. */
+static void store(struct sgrad__run *run, struct sgrad__evaluation *e, const struct sgrad__slot *slot, int64_t batch) {
+    const struct range *range = range_of(e, batch);
+    const struct sgrad__program *program = range->part->program;
+    const int64_t first = range->first + number_of(range, batch) * program->share;
+    double *sums = e->value + batch * e->sums;
+    if (e->seen.views) {
+        take_views(run, program, slot, first / views_of(e), sums);
+        return;
+    }
+    /* ranks with the same samples have partial or equal sums: the quotients are the same */
+    memcpy(sums, sgrad__slot_doubles(slot, program->statistics), (size_t)e->sums * sizeof *sums);
+    if (!run->parallel.stores_predictions) return;
+    if (run->evaluation.predictions) take_answers(run->evaluation.predictions, program, slot, first);
+    if (e->classes) count_classes(run, program, slot);
+}
+
 /* Waits for the oldest batch in flight and stores its result. */
 static int take_batch(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
     const struct range *range = range_of(evaluation, evaluation->done);
-    const struct part *p = range->part;
     const struct sgrad__slot *slot;
-    SGRAD_TRY(sgrad__runner_wait(p->runner, &slot));
-    const double *sums = sgrad__slot_doubles(slot, p->program->statistics);
-    const int64_t first = range->first + (evaluation->done - range->batch) * p->program->share;
-    if (evaluation->seen.views)
-        take_views(run, p->program, slot, first / views_of(evaluation), evaluation->value + evaluation->done * evaluation->sums);
-    /* ranks with the same samples have partial or equal sums: the quotients are the same */
-    else
-        memcpy(evaluation->value + evaluation->done * evaluation->sums, sums,
-               (size_t)evaluation->sums * sizeof *evaluation->value);
-    if (!evaluation->seen.views && run->evaluation.predictions && run->parallel.stores_predictions)
-        take_answers(run->evaluation.predictions, p->program, slot, first);
-    if (!evaluation->seen.views && evaluation->classes && run->parallel.stores_predictions) count_classes(run, p->program, slot);
+    SGRAD_TRY(sgrad__runner_wait(range->part->runner, &slot));
+    if (evaluation->done - range->batch < range->distinct) store(run, evaluation, slot, evaluation->done);
     evaluation->done += run->evaluation.turns;
     return 0;
 }
@@ -359,8 +376,9 @@ int sgrad__evaluation_advance(struct sgrad__run *run) {
 int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave) {
     struct sgrad__evaluation *e = run->evaluation.state;
     while (run->evaluation.active) {
-        /* other ranks with the same samples would wait for it */
-        if (may_leave && run->parallel.copies == 1 && e->next < e->end && sgrad__run_is_asked(run)) {
+        /* other ranks with the same samples, or that gather weights, would wait for it */
+        const bool alone = run->parallel.copies == 1 && !sgrad__run_shares_parameters(run);
+        if (may_leave && alone && e->next < e->end && sgrad__run_is_asked(run)) {
             e->end = e->next;
             e->value[e->batches * e->sums] = 1;
         }

@@ -39,6 +39,10 @@ double sgrad__run_damping(const struct sgrad__run *run, long step) {
                              (double)run->steps_per_epoch);
 }
 
+bool sgrad__run_shares_parameters(const struct sgrad__run *run) {
+    return run->data.train && run->parallel.strategy && run->parallel.strategy->shards_parameters && run->context->ranks > 1;
+}
+
 struct sgrad_program_options sgrad__run_program_options(const struct sgrad__run *run, bool training, int64_t batch,
                                                         int64_t micro) {
     const struct sgrad_train_options *o = &run->options;
@@ -70,6 +74,7 @@ struct sgrad_program_options sgrad__run_program_options(const struct sgrad__run 
         .servers = run->parallel.servers,
         .group_ranks = run->parallel.group_ranks,
         .backup = sgrad__run_backup(run),
+        .shares = sgrad__run_shares_parameters(run) ? run->training : NULL,
         .deterministic = o->training.deterministic,
         .tf32 = o->model.precision == SGRAD_PRECISION_TF32,
         .histograms = training && c->rank == 0 ? o->output.histograms : 0,

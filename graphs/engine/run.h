@@ -194,6 +194,9 @@ bool sgrad__run_is_asked(const struct sgrad__run *run);
 /* Return the learning rate, and the damping of K-FAC, of the step after STEP completed steps. */
 double sgrad__run_lr(const struct sgrad__run *run, long step);
 double sgrad__run_damping(const struct sgrad__run *run, long step);
+/* Returns true if each rank stores only a share of the parameters (--shard parameters), in training and in evaluations during
+ * it. */
+bool sgrad__run_shares_parameters(const struct sgrad__run *run);
 /* Returns the options of a program of this run: a training step, or the inference of an evaluation if TRAINING is false. BATCH:
  * samples of all ranks together, or of this rank for inference. MICRO: samples of a task, at most. The result refers to objects
  * of the run. */

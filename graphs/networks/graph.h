@@ -28,6 +28,12 @@ struct sgrad__cut {
 };
 #define SGRAD__CUTS 4
 
+/* Consecutive elements of the shard of a parameter that a rank stores. */
+struct sgrad__share {
+    int ranks;                          /* number of ranks that store different elements; 1: this rank stores all */
+    int64_t first, count;
+};
+
 /* A tensor that outlives the step: a parameter, or a state of an operation. */
 struct sgrad__parameter {
     char *name;                         /* "layer1.0.conv1.weight" */
@@ -35,13 +41,18 @@ struct sgrad__parameter {
     struct sgrad_shape kept_shape;      /* as this rank stores it: smaller than is.shape if layers use it gathered */
     int cuts;                           /* number of splits; 0: it is whole */
     struct sgrad__cut cut[SGRAD__CUTS]; /* each applies to the result of the previous ones; gathered ones are last */
+    /* The elements of the shard above that this rank stores, if the ranks with this shard divide it (--shard parameters); ranks
+     * 0: this rank stores all of them. */
+    struct sgrad__share share;
     void *whole;                        /* if some ranks do not store it: its value as read or gathered by this rank; else NULL */
     uint64_t stages;                    /* bit i: stage i uses it; 0: the network has no stages */
     bool state;                         /* a state of an operation: not trained */
     bool frozen;                        /* its gradient is not computed, and it is not updated */
     bool fixed;                         /* frozen by the network (sgrad_graph_freeze), in all trainings */
     bool adapter;                       /* a matrix of a low-rank adapter (adapters.c) */
-    struct sgrad_tensor *tensor;        /* NULL before sgrad__parameters_allocate, and if only other stages use it */
+    /* NULL before sgrad__parameters_allocate, and if only other stages use it. Of a share, its elements; one element without
+     * meaning, if it has none. */
+    struct sgrad_tensor *tensor;
 };
 
 struct sgrad__node {
@@ -235,17 +246,15 @@ int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
  * SGRAD_ENOMEM. After an error, everything is freed. */
 int sgrad__parameters_allocate(struct sgrad_graph *graph, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
+/* Returns the view of the parameter's tensor on this rank. */
+struct sgrad_view sgrad__parameter_view(const struct sgrad__parameter *parameter);
+/* Sets this rank's tensor of PARAMETER, or its elements of it, from WHOLE, the whole value. SGRAD_EDEVICE. */
+int sgrad__parameter_take(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, const float *whole);
 /* Return the number of elements of parameters, without states: stored by this rank; those of them that are not frozen; of the
  * whole network. */
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);
 int64_t sgrad__parameters_trained(const struct sgrad_graph *graph);
 int64_t sgrad__parameters_whole(const struct sgrad_graph *graph);
-
-/* Consecutive elements of the shard of a parameter that a rank stores. */
-struct sgrad__share {
-    int ranks;                          /* number of ranks that store different elements; 1: this rank stores all */
-    int64_t first, count;
-};
 
 /* A tensor that outlives the step, with its name in files: "conv1.weight", "optimizer.momentum.conv1.weight". Names of optimizer
  * states begin with SGRAD__STATES. */

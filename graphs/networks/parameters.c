@@ -40,7 +40,7 @@ static void pass_on(const struct sgrad_shape *filters, float *value) {
 /* Values are drawn in the order of memory, for a split parameter in that of the whole one. */
 static int initialize(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, uint64_t seed) {
     if (SGRAD_SIMULATED) return 0;      /* simulations read no values */
-    if (parameter->is.values) return sgrad_tensor_write(parameter->tensor, parameter->is.values);
+    if (parameter->is.values) return sgrad_tensor_write(parameter->tensor, parameter->is.values); /* a state, never divided */
     if (parameter->is.init == SGRAD_ZEROS) return 0;    /* tensors are zeros */
     const struct sgrad_shape shape = sgrad__whole_shape(parameter);
     const int64_t count = sgrad_shape_count(&shape);
@@ -52,23 +52,31 @@ static int initialize(const struct sgrad_graph *graph, const struct sgrad__param
         for (int64_t j = i; j < i + 4 && j < count; j++) value[j] = (float)x[j - i];
     }
     if (parameter->is.init == SGRAD_DIRAC) pass_on(&shape, value);
-    if (parameter->cuts) {
-        float *part = sgrad_xcalloc(1, sgrad_view_bytes(&parameter->tensor->view));
-        sgrad__part_take(graph, parameter, graph->rank, value, part);
-        free(value);
-        value = part;
-    }
-    int error = sgrad_tensor_write(parameter->tensor, value);
+    int error = sgrad__parameter_take(graph, parameter, value);
     free(value);
     return error;
 }
 
+int sgrad__parameter_take(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, const float *whole) {
+    void *value = (void *)whole;
+    const struct sgrad__item item = { .tensor = parameter->tensor, .share = parameter->share, .whole = &value,
+                                      .split = parameter->cuts || parameter->share.ranks ? parameter : NULL };
+    return sgrad__item_take(graph, &item);
+}
+
 /* ---- memory --------------------------------------------------------------------------------------------------- */
+
+struct sgrad_view sgrad__parameter_view(const struct sgrad__parameter *parameter) {
+    const struct sgrad__share *share = &parameter->share;
+    if (!share->ranks || share->count == sgrad_shape_count(&parameter->kept_shape))
+        return (struct sgrad_view){ parameter->is.dtype, parameter->kept_shape };
+    return (struct sgrad_view){ parameter->is.dtype, sgrad_shape(1, share->count ? share->count : 1) };
+}
 
 static int allocate(const struct sgrad_graph *graph, struct sgrad__parameter *parameter, uint64_t seed) {
     if (!sgrad__parameter_on(graph, parameter, graph->rank)) return 0;
-    SGRAD_TRY(sgrad_tensor_create(parameter->name, parameter->is.dtype, parameter->kept_shape, SGRAD_PERSISTENT,
-                                  &parameter->tensor));
+    const struct sgrad_view view = sgrad__parameter_view(parameter);
+    SGRAD_TRY(sgrad_tensor_create(parameter->name, view.dtype, view.shape, SGRAD_PERSISTENT, &parameter->tensor));
     return initialize(graph, parameter, seed);
 }
 
@@ -122,10 +130,11 @@ int sgrad__parameter_provider(const struct sgrad_graph *graph, const struct sgra
 
 struct sgrad__item sgrad__parameter_item(const struct sgrad_graph *graph, int parameter) {
     struct sgrad__parameter *is = &graph->parameter[parameter];
+    const bool split = is->cuts || is->share.ranks;
     return (struct sgrad__item){ .name = sgrad_format("%s", is->name), .view = { is->is.dtype, sgrad__whole_shape(is) },
-                                 .layout = is->is.layout, .tensor = is->tensor, .split = is->cuts ? is : NULL,
+                                 .layout = is->is.layout, .tensor = is->tensor, .split = split ? is : NULL, .share = is->share,
                                  .rank = sgrad__parameter_provider(graph, is),
-                                 .whole = is->cuts || graph->stages > 1 ? &is->whole : NULL };
+                                 .whole = split || graph->stages > 1 ? &is->whole : NULL };
 }
 
 struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *graph) {

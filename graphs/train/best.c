@@ -123,7 +123,7 @@ static void find_kept(struct sgrad__run *run, long done) {
 /* Returns the name of the first parameter that is sharded; NULL: no parameter is. */
 static const char *find_split(const struct sgrad__run *run) {
     for (int i = 0; i < run->graph->parameter_count; i++)
-        if (run->graph->parameter[i].cuts) return run->graph->parameter[i].name;
+        if (run->graph->parameter[i].cuts || run->graph->parameter[i].share.ranks) return run->graph->parameter[i].name;
     return NULL;
 }
 

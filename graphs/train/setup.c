@@ -53,6 +53,7 @@ static int open_weights(struct sgrad__run *run) {
     run->training->sharers =
         run->parallel.strategy && run->parallel.strategy->shards_optimizer && run->context->ranks > 1 ? run->context->ranks : 0;
     if (run->data.train) sgrad__run_assign_updates(run, &how);
+    if (how.shares) sgrad__training_share_parameters(run->training);
     SGRAD_TRY(sgrad__parameters_allocate(run->graph, run->options.training.seed));
     SGRAD_TRY(sgrad__training_allocate(run->training));
     if (run->data.train && run->training->hooks) SGRAD_TRY(run->training->hooks->allocate(run->training, &how));
@@ -76,20 +77,23 @@ static int open_parameters(struct sgrad__run *run) {
     return run->data.train && !run->files.restores ? sgrad__run_load_adapter(run) : 0;
 }
 
-/* Sets *STRATEGY. --shard is implemented by the strategy "shard", which replaces "sync". */
+/* Sets *STRATEGY. --shard is implemented by the strategies "shard" and "shard_parameters", which replace "sync". */
 static int choose_shares(const struct sgrad_train_options *options, const char **strategy) {
+    static const struct { const char *shard, *strategy; } list[] = {
+        { "none", "sync" }, { "optimizer", "shard" }, { "gradients", "shard" }, { "parameters", "shard_parameters" }
+    };
+    enum { CHOICES = sizeof list / sizeof *list };
+    const char *shard = options->parallel.shard;
     *strategy = options->parallel.strategy;
-    if (!options->parallel.shard) return 0;
-    if (!strcmp(options->parallel.shard, "none")) {
-        if (!strcmp(options->parallel.strategy, "shard")) *strategy = "sync";
-        return 0;
-    }
-    if (strcmp(options->parallel.shard, "optimizer") && strcmp(options->parallel.shard, "gradients"))
-        return sgrad_log_error(SGRAD_EINVAL, "--shard %s must be none, optimizer or gradients", options->parallel.shard);
-    if (strcmp(options->parallel.strategy, "sync") && strcmp(options->parallel.strategy, "shard"))
-        return sgrad_log_error(SGRAD_EINVAL, "--shard %s requires --strategy sync, not %s", options->parallel.shard,
-                               options->parallel.strategy);
-    *strategy = "shard";
+    if (!shard) return 0;
+    int i = 0;
+    while (i < CHOICES && strcmp(shard, list[i].shard)) i++;
+    if (i == CHOICES)
+        return sgrad_log_error(SGRAD_EINVAL, "--shard %s must be none, optimizer, gradients or parameters", shard);
+    const bool replaced = !strcmp(*strategy, "sync") || !strncmp(*strategy, "shard", strlen("shard"));
+    if (i && !replaced)
+        return sgrad_log_error(SGRAD_EINVAL, "--shard %s requires --strategy sync, not %s", shard, *strategy);
+    if (replaced) *strategy = list[i].strategy;
     return 0;
 }
 

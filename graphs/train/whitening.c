@@ -59,7 +59,8 @@ static int whiten(struct sgrad__run *run, const struct sgrad__node *node) {
     int error = together && run->context->rank ? 0 : make_filters(run, node, weight);
     if (together) error = sgrad__run_await(run, error, "for rank 0 to read the images that are whitened");
     if (!error && together) sgrad_ranks_broadcast(weight, bytes, 0);
-    if (!error && p->tensor) error = sgrad_tensor_write(p->tensor, weight);     /* NULL: it belongs to another pipeline stage */
+    if (!error && p->tensor) /* NULL: it belongs to another pipeline stage */
+        error = sgrad__parameter_take(run->graph, p, weight);
     free(weight);
     return error;
 }

@@ -229,15 +229,23 @@ static struct sgrad_copy_block share_of(const struct sgrad_builder *builder, con
     return (struct sgrad_copy_block){ first, 0, count * (share + 1) / bucket->group.count - first };
 }
 
-static int64_t share_size(const struct sgrad_builder *builder, const struct sgrad_bucket *bucket, int share) {
-    int64_t size = 0;
-    for (int i = 0; i < bucket->count; i++) size += share_of(builder, bucket, &bucket->entry[i], share).count;
-    return size ? size : 1;     /* a tensor must not be empty */
+/* Returns true if each rank stores only its shard of the entry's parameter, so that updated weights are not sent. */
+static bool stays(const struct sgrad_builder *builder, const struct entry *entry) {
+    return builder->g->parameter[entry->parameter].share.ranks > 0;
 }
 
-static int add_chunk(struct sgrad_builder *builder, const struct sgrad_bucket *bucket, int share, const char *name) {
+/* Returns the same elements of the gradient or, if UPDATED, of the updated weights that are sent. */
+static struct sgrad_copy_block sent_of(const struct sgrad_builder *builder, const struct sgrad_bucket *bucket,
+                                       const struct entry *entry, int share, bool updated) {
+    return updated && stays(builder, entry) ? (struct sgrad_copy_block){ 0 } : share_of(builder, bucket, entry, share);
+}
+
+static int add_chunk(struct sgrad_builder *builder, const struct sgrad_bucket *bucket, int share, bool updated,
+                     const char *name) {
+    int64_t size = 0;
+    for (int i = 0; i < bucket->count; i++) size += sent_of(builder, bucket, &bucket->entry[i], share, updated).count;
     return sgrad__add_buffer(builder, sgrad_format("%s", name),
-                             (struct sgrad_view){ bucket->dtype, { 1, { share_size(builder, bucket, share) } } });
+                             (struct sgrad_view){ bucket->dtype, { 1, { size ? size : 1 } } }); /* a tensor must not be empty */
 }
 
 /* Returns a chunk with shard SHARE of all entries: of their gradients or, if UPDATED, of the weights that this rank has
@@ -245,11 +253,12 @@ static int add_chunk(struct sgrad_builder *builder, const struct sgrad_bucket *b
 static int gather_share(struct sgrad_builder *builder, const struct sgrad_bucket *bucket, int share, bool updated,
                         const char *name) {
     struct sgrad__piece *piece = sgrad_xcalloc((size_t)bucket->count, sizeof *piece);
-    const int chunk = add_chunk(builder, bucket, share, name);
+    const int chunk = add_chunk(builder, bucket, share, updated, name);
     int64_t at = 0;
     int count = 0;
     for (const struct entry *e = bucket->entry; e < bucket->entry + bucket->count; e++) {
-        struct sgrad__piece p = { updated ? builder->updated[e->parameter] : e->buffer, share_of(builder, bucket, e, share) };
+        struct sgrad__piece p = { updated ? builder->updated[e->parameter] : e->buffer,
+                                  sent_of(builder, bucket, e, share, updated) };
         if (!p.is.count) continue;
         if (updated) p.is.from = 0;
         p.is.to = at;
@@ -287,12 +296,12 @@ static void join_shares(struct sgrad_builder *builder, const struct sgrad_bucket
     int64_t *at = sgrad_xcalloc((size_t)ranks, sizeof *at);
     struct sgrad__piece *piece = sgrad_xcalloc((size_t)ranks, sizeof *piece);
     for (int i = 0; i < ranks; i++)
-        chunk[i] = i == here ? gather_share(builder, bucket, i, true, name) : add_chunk(builder, bucket, i, name);
+        chunk[i] = i == here ? gather_share(builder, bucket, i, true, name) : add_chunk(builder, bucket, i, true, name);
     sgrad__add_exchange(builder, SGRAD_ALL_GATHER, &bucket->group, -1, chunk, ranks, SGRAD__PRIORITY_UPDATE, name);
     for (const struct entry *e = bucket->entry; e < bucket->entry + bucket->count; e++) {
         int count = 0;
         for (int i = 0; i < ranks; i++) {
-            const struct sgrad_copy_block is = share_of(builder, bucket, e, i);
+            const struct sgrad_copy_block is = sent_of(builder, bucket, e, i, true);
             if (is.count) piece[count++] = (struct sgrad__piece){ chunk[i], { at[i], is.from, is.count } };
             at[i] += is.count;
         }
@@ -307,6 +316,9 @@ static void join_shares(struct sgrad_builder *builder, const struct sgrad_bucket
 
 /* Gathers the updated weights now or, if updates wait for the norm of all gradients, once it is known. */
 static void join_or_hold(struct sgrad_builder *builder, struct sgrad_bucket *bucket, const char *name) {
+    bool sent = false;
+    for (int i = 0; i < bucket->count; i++) sent |= !stays(builder, &bucket->entry[i]);
+    if (!sent) return;
     if (!sgrad__updates_wait(builder)) {
         join_shares(builder, bucket, name);
         return;
@@ -321,7 +333,9 @@ void sgrad__bucket_share(struct sgrad_builder *builder, struct sgrad_bucket *buc
     const int ranks = bucket->group.count, here = sgrad_group_index(&bucket->group, builder->o->rank);
     int *chunk = sgrad_xcalloc((size_t)ranks, sizeof *chunk);
     for (int i = 0; i < ranks; i++) chunk[i] = gather_share(builder, bucket, i, false, name);
+    const int begin = builder->p->instruction_count, own = chunk[here];
     sgrad__add_exchange(builder, SGRAD_REDUCE_SCATTER, &bucket->group, -1, chunk, ranks, priority, name);
+    if (builder->o->shares) sgrad__add_wait(builder, begin, &own, 1, SGRAD_R);  /* gradients of few layers are in memory */
     spread_share(builder, bucket, here, chunk[here]);
     free(chunk);
     join_or_hold(builder, bucket, name);

@@ -53,18 +53,34 @@ static int add_scatter(struct sgrad_builder *builder, const struct sgrad__cut *c
     return piece[sgrad_group_index(&group, builder->o->rank)];
 }
 
-int sgrad__add_gathered(struct sgrad_builder *builder, int parameter) {
+/* Returns the place of PARAMETER in an array with one half for forward and one for backward. */
+static int place_of(const struct sgrad_builder *builder, int parameter, enum phase phase) {
+    const bool again = builder->g->parameter[parameter].share.ranks && phase != FORWARD && phase != FINISH;
+    return again ? builder->g->parameter_count + parameter : parameter;
+}
+
+/* Returns the buffer of the shard of PARAMETER, all of it. */
+static int add_whole(struct sgrad_builder *builder, int parameter, enum phase phase) {
     const struct sgrad__parameter *p = &builder->g->parameter[parameter];
-    int *at = &builder->gathered[parameter];
+    if (!p->share.ranks) return builder->parameter[parameter];
+    int *at = &builder->whole[place_of(builder, parameter, phase)];
+    if (*at < 0)
+        *at = sgrad__add_buffer(builder, sgrad_format("%s gathered", p->name), (struct sgrad_view){ p->is.dtype, p->kept_shape });
+    return *at;
+}
+
+int sgrad__add_gathered(struct sgrad_builder *builder, int parameter, enum phase phase) {
+    const struct sgrad__parameter *p = &builder->g->parameter[parameter];
+    int *at = &builder->gathered[place_of(builder, parameter, phase)];
     if (*at >= 0) return *at;
-    *at = builder->parameter[parameter];
+    *at = add_whole(builder, parameter, phase);
     for (int c = p->cuts - 1; c >= 0 && p->cut[c].gathered; c--) *at = add_gather(builder, &p->cut[c], *at, p->name);
     return *at;
 }
 
-int sgrad__add_rounded(struct sgrad_builder *builder, int parameter) {
-    const int whole = sgrad__add_gathered(builder, parameter);
-    int *at = &builder->rounded[parameter];
+int sgrad__add_rounded(struct sgrad_builder *builder, int parameter, enum phase phase) {
+    const int whole = sgrad__add_gathered(builder, parameter, phase);
+    int *at = &builder->rounded[place_of(builder, parameter, phase)];
     if (*at >= 0) return *at;
     const struct sgrad_view from = builder->p->buffer[whole].view, to = { SGRAD_BF16, from.shape };
     const struct sgrad_bound_kernel call = { .kernel = &sgrad_round_kernel, .operands = 2, .access = { SGRAD_R, SGRAD_W },

@@ -8,6 +8,7 @@
 #include "runtime/partitions.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Messages are not tasks: the function that submits a program passes them to StarPU-MPI. */
 const struct sgrad_kernel sgrad__send_kernel = { .name = "send", .kind = &sgrad_reduction_kind, .flops = sgrad_no_flops };
@@ -209,4 +210,53 @@ int sgrad__add_collective(struct sgrad_builder *builder, enum sgrad_collective_k
                           int root, int buffer, int priority, const char *name) {
     if (group->count > 1) sgrad__add_exchange(builder, kind, group, root, &buffer, 1, priority, name);
     return buffer;
+}
+
+/* Operands of waiting tasks. */
+struct waits {
+    int count, *buffer;
+    enum sgrad_access *access;
+};
+
+static void add_to_waits(struct waits *w, int buffer, enum sgrad_access access) {
+    w->buffer = sgrad_array_grow(w->buffer, w->count, sizeof *w->buffer);
+    w->access = sgrad_array_grow(w->access, w->count, sizeof *w->access);
+    w->buffer[w->count] = buffer;
+    w->access[w->count++] = access;
+}
+
+/* Adds tasks with these operands, one after another: each uses the same token. */
+static void add_waits(struct sgrad_builder *builder, const struct waits *w) {
+    const int token = sgrad__add_buffer(builder, sgrad_format("wait"), (struct sgrad_view){ SGRAD_F32, sgrad_shape(1, 1) });
+    for (int at = 0; at < w->count;) {
+        struct sgrad_bound_kernel call = { .kernel = &sgrad_wait_kernel, .operands = 1 };
+        int operand[SGRAD_FEW_OPERANDS] = { token };
+        call.access[0] = at ? SGRAD_RW : SGRAD_W;
+        call.view[0] = builder->p->buffer[token].view;
+        for (; at < w->count && call.operands < SGRAD_FEW_OPERANDS; at++) {
+            operand[call.operands] = w->buffer[at];
+            call.view[call.operands] = builder->p->buffer[w->buffer[at]].view;
+            call.access[call.operands++] = w->access[at];
+        }
+        sgrad__add_instruction(builder, sgrad__add_call(builder, call), operand, 0, SGRAD__PRIORITY_UPDATE,
+                               sgrad_format("wait"))->workers = SGRAD_CPU_WORKERS;
+    }
+}
+
+void sgrad__add_wait(struct sgrad_builder *builder, int begin, const int *buffer, int count, enum sgrad_access access) {
+    struct sgrad__program *p = builder->p;
+    struct waits w = { 0 };
+    const int end = p->instruction_count;
+    for (int i = 0; i < count; i++) add_to_waits(&w, buffer[i], access);
+    for (int i = begin; i < end; i++)
+        if (p->instruction[i].call->kernel == &sgrad__receive_kernel) add_to_waits(&w, p->instruction[i].operand[0], SGRAD_W);
+    add_waits(builder, &w);
+    const size_t more = (size_t)(p->instruction_count - end), size = sizeof *p->instruction;
+    struct sgrad__instruction *waits = sgrad_xcalloc(more + 1, size);
+    memcpy(waits, &p->instruction[end], more * size);
+    memmove(&p->instruction[begin + (int)more], &p->instruction[begin], (size_t)(end - begin) * size);
+    memcpy(&p->instruction[begin], waits, more * size);
+    free(waits);
+    free(w.buffer);
+    free(w.access);
 }

@@ -235,8 +235,8 @@ static int *find_turns(const struct sgrad__program *program, bool late) {
     return turn;
 }
 
-/* A received message has memory from the submission of the step on. A sent one has memory until its receiver, if LATE, receives
- * it. */
+/* A received message has memory from the submission of the step on, unless a task before it uses its buffer. A sent one has
+ * memory until its receiver, if LATE, receives it. */
 static struct life *find_lives(const struct sgrad__program *program, bool late) {
     struct life *lives = sgrad_xcalloc((size_t)program->buffer_count, sizeof *lives);
     const int end = program->instruction_count - 1;
@@ -247,7 +247,7 @@ static struct life *find_lives(const struct sgrad__program *program, bool late) 
             const struct sgrad_kernel *kernel = in->call->kernel;
             if (in->operand[j] < 0) continue;
             struct life *l = &lives[in->operand[j]];
-            const int first = kernel == &sgrad__receive_kernel ? 0 : turn[i];
+            const int first = kernel == &sgrad__receive_kernel && !l->seen ? 0 : turn[i];
             const int last = late && kernel == &sgrad__send_kernel ? end : turn[i];
             if (!l->seen || first < l->first) l->first = first;
             if (last > l->last) l->last = last;
