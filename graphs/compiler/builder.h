@@ -40,6 +40,7 @@ struct sgrad_builder {
      * separate buffers in forward (first half) and backward (second half), and so has WHOLE, with all shares of the parameter. */
     int *parameter, *gathered, *rounded, *whole;
     int *updated;                               /* by parameter: its shard that this rank has updated */
+    int scatters, *scattered;                   /* buffers with this rank's shares of the buckets that are scattered, in order */
     int held_count;                             /* number of buckets that are gathered once the gradient norm is known */
     struct sgrad_bucket **held;
     int *dparameter;                            /* gradient terms by node, index and first micro-batch of the lane */
@@ -325,6 +326,9 @@ void sgrad__bucket_free(struct sgrad_bucket *bucket);
 
 /* Returns the size of buckets in bytes: that of the options, or one chosen for all gradients; 0: no training, or no peers. */
 int64_t sgrad__bucket_bytes_of(const struct sgrad_graph *graph, const struct sgrad_program_options *options);
+/* Returns the size of buckets of weights that are gathered for each use: that of the options, or 1/16 of all of them, so that few
+ * weights are in memory. Buckets of their gradients are not larger. */
+int64_t sgrad__weights_bucket_bytes(const struct sgrad_graph *graph, const struct sgrad_program_options *options);
 
 /* Sums the bucket over its group by METHOD (NULL: the cheapest algorithm), and updates its parameters. */
 void sgrad__bucket_sum(struct sgrad_builder *builder, struct sgrad_bucket *bucket, const struct sgrad_collective *method,

@@ -166,6 +166,7 @@ static void close_builder(struct sgrad_builder *builder) {
         free(builder->keep[made]);
     }
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    free(builder->scattered);
     free(builder->sharing);
     free(builder->passing);
     free(builder->elsewhere);

@@ -46,7 +46,7 @@ void sgrad__training_freeze(struct sgrad__training *training, const char *list, 
 void sgrad__training_share_parameters(struct sgrad__training *training) {
     struct sgrad_graph *graph = training->graph;
     for (struct sgrad__parameter *p = graph->parameter; p < graph->parameter + graph->parameter_count; p++) {
-        if (p->state || (p->stages & (p->stages - 1)) || !sgrad__parameter_on(graph, p, graph->rank)) continue;
+        if (p->state || (p->stages & (p->stages - 1))) continue;
         const struct sgrad__share share = sgrad__share_of(training, p, graph->rank);
         if (share.ranks > 1) p->share = share;
     }

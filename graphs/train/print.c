@@ -23,8 +23,8 @@ static void print_network(const struct sgrad__run *run, FILE *to) {
         return;
     }
     if (run->parallel.strategy->shards_optimizer) {
-        fprintf(to, "shards     of optimizer states and updates; gradients in %d %s of about %.0f kB, reduced to shards\n",
-                run->program->buckets, buckets, bytes / 1e3);
+        fprintf(to, "shards     of %soptimizer states and updates; gradients in %d %s of about %.0f kB, reduced to shards\n",
+                run->parallel.strategy->shards_parameters ? "parameters, " : "", run->program->buckets, buckets, bytes / 1e3);
         return;
     }
     fprintf(to, "allreduce  %s, %s; gradients in %d %s of about %.0f kB, estimated at %.2f ms each\n", method->name,

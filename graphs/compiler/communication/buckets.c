@@ -335,7 +335,11 @@ void sgrad__bucket_share(struct sgrad_builder *builder, struct sgrad_bucket *buc
     for (int i = 0; i < ranks; i++) chunk[i] = gather_share(builder, bucket, i, false, name);
     const int begin = builder->p->instruction_count, own = chunk[here];
     sgrad__add_exchange(builder, SGRAD_REDUCE_SCATTER, &bucket->group, -1, chunk, ranks, priority, name);
-    if (builder->o->shares) sgrad__add_wait(builder, begin, &own, 1, SGRAD_R);  /* gradients of few layers are in memory */
+    if (builder->o->shares) {       /* so that gradients of few layers are in memory */
+        sgrad__add_wait(builder, begin, &own, 1, SGRAD_R);
+        builder->scattered = sgrad_array_grow(builder->scattered, builder->scatters, sizeof *builder->scattered);
+        builder->scattered[builder->scatters++] = chunk[here];
+    }
     spread_share(builder, bucket, here, chunk[here]);
     free(chunk);
     join_or_hold(builder, bucket, name);
@@ -401,5 +405,15 @@ int64_t sgrad__bucket_bytes_of(const struct sgrad_graph *graph, const struct sgr
         if (!p->state && !p->frozen) bytes += sgrad_shape_count(&p->kept_shape) * (int64_t)sizeof(float);
     bytes /= graph->stages;
     if (!options->peers || !options->training) return 0;
-    return options->bucket ? options->bucket : sgrad__bucket_size(bytes, options);
+    if (options->bucket) return options->bucket;
+    const int64_t size = sgrad__bucket_size(bytes, options);
+    return options->shares ? least(size, sgrad__weights_bucket_bytes(graph, options)) : size;
+}
+
+int64_t sgrad__weights_bucket_bytes(const struct sgrad_graph *graph, const struct sgrad_program_options *options) {
+    enum { PARTS = 16, LEAST = 4 * LEAST_BUCKET };
+    int64_t bytes = 0;
+    for (const struct sgrad__parameter *p = graph->parameter; p < graph->parameter + graph->parameter_count; p++)
+        if (p->share.ranks) bytes += sgrad_shape_count(&p->kept_shape) * (int64_t)sizeof(float);
+    return options->bucket ? options->bucket : most(bytes / graph->stages / PARTS, LEAST);
 }

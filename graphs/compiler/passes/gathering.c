@@ -49,6 +49,7 @@ struct gathering {
     int buckets, *first;        /* of each bucket: the first instruction that uses it */
     int homes;
     struct home *home;
+    int *scattered;             /* by bucket of gradients: the first instruction that uses this rank's share of it */
 };
 
 /* ---- weights and buckets ---- */
@@ -159,10 +160,13 @@ static bool place(struct gathering *g, const struct weight *w, int k) {
 
 /* ---- instructions ---- */
 
+/* Returns the ranks that share PARAMETER, also in an evaluation, whose program has no peers. */
 static struct sgrad_group group_of(struct gathering *g, int parameter) {
-    if (g->b->g->mesh.axes) return sgrad__sharing_of(g->b, parameter)->group;
-    const int ranks = g->b->g->parameter[parameter].share.ranks;
+    const struct sgrad_graph *graph = g->b->g;
+    const struct sgrad__parameter *is = &graph->parameter[parameter];
+    const int ranks = g->b->o->shares->sharers;
     int *member = sgrad__own(g->p, sgrad_xcalloc((size_t)ranks, sizeof *member));
+    if (graph->mesh.axes) return sgrad__holders(graph, is, g->b->o->rank, member);
     for (int i = 0; i < ranks; i++) member[i] = i;
     return (struct sgrad_group){ ranks, member };
 }
@@ -227,8 +231,10 @@ static int add_gather(struct gathering *g, const int *list, int count, const cha
 }
 
 /* Returns true if the same ranks share both parameters. */
-static bool together(struct gathering *g, int one, int other) {
-    return !g->b->g->mesh.axes || sgrad__sharing_of(g->b, one) == sgrad__sharing_of(g->b, other);
+static bool together(const struct gathering *g, int one, int other) {
+    const struct sgrad_graph *graph = g->b->g;
+    const struct sgrad__parameter *a = &graph->parameter[one], *b = &graph->parameter[other];
+    return a->stages == b->stages && sgrad__part_axes(graph, a) == sgrad__part_axes(graph, b);
 }
 
 /* Adds the all_gathers of bucket K, one for each group of ranks. Appends the buffers of this rank's shares to WAITS. */
@@ -260,6 +266,25 @@ static void add_made(struct gathering *g, const struct weight *w) {
     g->p->instruction[g->p->instruction_count++] = maker;
 }
 
+/* Finds the instructions that use this rank's shares of gradients first. */
+static void find_scattered(struct gathering *g) {
+    g->scattered = sgrad_xcalloc((size_t)g->b->scatters + 1, sizeof *g->scattered);
+    for (int i = 0; i < g->b->scatters; i++) g->scattered[i] = INT_MAX;
+    for (int i = 0, next = 0; i < g->p->instruction_count && next < g->b->scatters; i++)
+        for (int j = 0; j < g->p->instruction[i].call->operands && next < g->b->scatters; j++) {
+            const bool used = g->p->instruction[i].operand[j] == g->b->scattered[next] && g->p->instruction[i].call->kernel->cpu;
+            if (used) g->scattered[next++] = i;
+        }
+}
+
+/* Makes the instructions from BEGIN on, which gather bucket K, wait for gradients: when layers use bucket K - 1, at most two
+ * buckets of gradients may be in memory that are not summed yet. */
+static void wait_for_gradients(struct gathering *g, int k, int begin) {
+    int before = 0;
+    while (k && before < g->b->scatters && g->scattered[before] < g->first[k - 1]) before++;
+    if (before >= 2) sgrad__add_wait(g->b, begin, &g->b->scattered[before - 2], 1, SGRAD_R);
+}
+
 /* Appends the instructions that gather bucket K, and make weights from it. If none of its weights takes over memory of bucket
  * K - 2, it waits for the end of that bucket by another memory. */
 static void add_bucket(struct gathering *g, int k) {
@@ -280,6 +305,7 @@ static void add_bucket(struct gathering *g, int k) {
     for (int w = 0; w < g->count; w++)
         if (g->weight[w].bucket == k && g->weight[w].source >= 0) add_made(g, &g->weight[w]);
     sgrad__add_wait(g->b, begin, waits, waiting, SGRAD_W);
+    wait_for_gradients(g, k, begin);
     free(waits);
 }
 
@@ -307,17 +333,6 @@ static void add_all(struct gathering *g) {
     g->p->instruction_count = at;
 }
 
-/* Returns the size of a bucket: that of gradients, but at most 1/16 of all weights, so that few of them are in memory. */
-static int64_t bucket_bytes(const struct gathering *g) {
-    enum { LEAST = 1 << 16, PARTS = 16 };   /* below LEAST, tasks cost more than the transfer */
-    int64_t bytes = 0;
-    for (int i = 0; i < g->b->g->parameter_count; i++)
-        if (g->b->g->parameter[i].share.ranks)
-            bytes += sgrad_shape_count(&g->b->g->parameter[i].kept_shape) * (int64_t)sizeof(float);
-    if (g->b->o->bucket) return g->b->o->bucket;
-    return bytes / PARTS > LEAST ? bytes / PARTS : LEAST;
-}
-
 void sgrad__gather_weights(struct sgrad_builder *builder) {
     const size_t buffers = (size_t)builder->p->buffer_count, parameters = (size_t)builder->g->parameter_count;
     struct gathering g = { .b = builder, .p = builder->p };
@@ -325,12 +340,14 @@ void sgrad__gather_weights(struct sgrad_builder *builder) {
     g.newest = sgrad_xcalloc(parameters + 1, sizeof *g.newest);
     memset(g.of, 0xff, (buffers + 1) * sizeof *g.of);
     memset(g.newest, 0xff, (parameters + 1) * sizeof *g.newest);
-    g.limit = bucket_bytes(&g);
+    g.limit = sgrad__weights_bucket_bytes(builder->g, builder->o);
     find_weights(&g);
     if (g.count) {
         find_buckets(&g);
+        find_scattered(&g);
         add_all(&g);
     }
+    free(g.scattered);
     free(g.home);
     free(g.first);
     free(g.weight);

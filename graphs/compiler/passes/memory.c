@@ -235,12 +235,29 @@ static int *find_turns(const struct sgrad__program *program, bool late) {
     return turn;
 }
 
+/* Returns, by instruction, the turn until which a late receiver may leave a message that is sent there: the end of the step. If
+ * messages wait (sgrad__add_wait), ranks need each other's messages all the time: the WAITS-th next wait. */
+static int *find_ends(const struct sgrad__program *program, const int *turn) {
+    enum { WAITS = 6 };         /* of about two buckets: each waits for memory, for gradients, and for its own gradient */
+    const int count = program->instruction_count;
+    int *end = sgrad_xcalloc((size_t)count + 1, sizeof *end), next[WAITS];
+    for (int w = 0; w < WAITS; w++) next[w] = count - 1;
+    for (int i = count - 1; i >= 0; i--) {
+        const struct sgrad_bound_kernel *call = program->instruction[i].call;
+        end[i] = next[WAITS - 1] > turn[i] ? next[WAITS - 1] : turn[i];
+        if (call->kernel != &sgrad_wait_kernel || call->access[0] != SGRAD_W) continue;     /* W: not the rest of a wait */
+        memmove(&next[1], next, (WAITS - 1) * sizeof *next);
+        next[0] = turn[i];
+    }
+    return end;
+}
+
 /* A received message has memory from the submission of the step on, unless a task before it uses its buffer. A sent one has
  * memory until its receiver, if LATE, receives it. */
 static struct life *find_lives(const struct sgrad__program *program, bool late) {
     struct life *lives = sgrad_xcalloc((size_t)program->buffer_count, sizeof *lives);
     const int end = program->instruction_count - 1;
-    int *turn = find_turns(program, late);
+    int *turn = find_turns(program, late), *left = find_ends(program, turn);
     for (int i = 0; i < program->instruction_count; i++)
         for (int j = 0; j < program->instruction[i].call->operands; j++) {
             const struct sgrad__instruction *in = &program->instruction[i];
@@ -248,7 +265,7 @@ static struct life *find_lives(const struct sgrad__program *program, bool late) 
             if (in->operand[j] < 0) continue;
             struct life *l = &lives[in->operand[j]];
             const int first = kernel == &sgrad__receive_kernel && !l->seen ? 0 : turn[i];
-            const int last = late && kernel == &sgrad__send_kernel ? end : turn[i];
+            const int last = late && kernel == &sgrad__send_kernel ? left[i] : turn[i];
             if (!l->seen || first < l->first) l->first = first;
             if (last > l->last) l->last = last;
             l->seen = true;
@@ -258,6 +275,7 @@ static struct life *find_lives(const struct sgrad__program *program, bool late) 
     for (int b = 0; b < program->buffer_count; b++)
         if (!lives[b].ends) lives[b].first = 0, lives[b].last = end;
     free(turn);
+    free(left);
     return lives;
 }
 
