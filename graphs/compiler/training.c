@@ -165,10 +165,13 @@ static int keep_of_each(struct sgrad__training *training, const char *option, si
     for (int i = 0; i < graph->parameter_count; i++) {
         const struct sgrad__parameter *parameter = &graph->parameter[i];
         if (!is_followed(parameter)) continue;
+        const bool here = sgrad__parameter_on(graph, parameter, graph->rank), shared = parameter->share.ranks;
         SGRAD_TRY(sgrad__training_keep(training, option, parameter->name, parameter->is.shape,
-                                       sgrad__parameter_provider(graph, parameter),
-                                       sgrad__parameter_on(graph, parameter, graph->rank)));
+                                       sgrad__parameter_provider(graph, parameter), here && !shared));
         struct sgrad__kept *kept = &training->kept[training->kept_count - 1];
+        if (shared) kept->split = parameter;
+        if (shared && here)
+            SGRAD_TRY(sgrad_tensor_create(kept->name, SGRAD_F32, parameter->tensor->view.shape, SGRAD_PERSISTENT, &kept->tensor));
         kept->layout = parameter->is.layout;
         *(struct sgrad_tensor **)((char *)&training->update[i] + at) = kept->tensor;
     }
@@ -216,9 +219,11 @@ static struct sgrad__item state_item(const struct sgrad__training *training, int
 }
 
 static struct sgrad__item kept_item(const struct sgrad__training *training, struct sgrad__kept *kept) {
+    const bool whole = !kept->split && (kept->rank < 0 || training->sharded);
     return (struct sgrad__item){ .name = sgrad_format("%s", kept->name), .view = { SGRAD_F32, kept->shape },
-                                 .layout = kept->layout, .tensor = kept->tensor, .rank = kept->rank,
-                                 .whole = kept->rank < 0 || training->sharded ? NULL : &kept->whole };
+                                 .layout = kept->layout, .tensor = kept->tensor, .rank = kept->rank, .split = kept->split,
+                                 .share = kept->split ? kept->split->share : (struct sgrad__share){ 0 },
+                                 .whole = whole ? NULL : &kept->whole };
 }
 
 /* Adds the item of a parameter or of its state. */

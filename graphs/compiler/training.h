@@ -44,6 +44,7 @@ struct sgrad__kept {
     enum sgrad_file_layout layout;      /* layout in files */
     struct sgrad_tensor *tensor;        /* NULL: this rank does not store it */
     int rank;                           /* first rank that stores it; -1: all ranks do */
+    const struct sgrad__parameter *split;       /* the parameter of which each rank has a share, as of this state; NULL: none */
     void *whole;                        /* if some ranks do not store it: its value that rank 0 has read or gathered; else NULL */
 };
 

@@ -209,6 +209,10 @@ static int load_item(const struct sgrad_graph *graph, const struct sgrad__item *
         free(*item->whole);
         *item->whole = memcpy(sgrad_xcalloc(1, bytes), moves ? memory : file, bytes);
         error = sgrad__item_take(graph, item);
+        if (item->share.ranks && graph->rank) {     /* rank 0 scatters whole values; others do not need them */
+            free(*item->whole);
+            *item->whole = NULL;
+        }
     } else if (!error) {
         error = sgrad_tensor_write(item->tensor, moves ? memory : file);
     }

@@ -175,7 +175,10 @@ static int scatter_item(const struct sgrad__run *run, const struct sgrad__item *
     if (!there) return 0;
     if (!*item->whole) *item->whole = sgrad_xcalloc(1, bytes);
     sgrad_ranks_broadcast(*item->whole, bytes, 0);
-    return sgrad__item_take(run->graph, item);
+    const int error = sgrad__item_take(run->graph, item);
+    free(*item->whole);     /* the memory of whole values of one item at a time */
+    *item->whole = NULL;
+    return error;
 }
 
 static int for_wholes(struct sgrad__run *run, bool with_states, bool keep,
