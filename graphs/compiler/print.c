@@ -83,5 +83,5 @@ void sgrad__program_print(const struct sgrad__program *program, FILE *to) {
             human(total, flops));
     if (sent > 0) fprintf(to, "; sends %s bytes to other ranks", human(sent, bytes));
     fputc('\n', to);
-    if (program->graph->mesh.axes) sgrad__program_print_bytes(program, to);
+    if (program->graph->mesh.axes || program->shared) sgrad__program_print_bytes(program, to);
 }

@@ -201,6 +201,7 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_o
     p->batch = (struct sgrad_batch){ share * peers / (options->training ? graph->stages : 1), group, averaged };
     p->share = share;
     p->training = options->training;
+    p->shared = options->shares;
     p->grouped = grouped;
     p->window = options->window;
     p->bucket_bytes = sgrad__bucket_bytes_of(graph, options);

@@ -90,6 +90,7 @@ struct sgrad__program {
     int micros;
     struct sgrad__micro *micro;                         /* per unit, GPU micro-batches first; of one kind, larger ones first */
     bool training;
+    bool shared;                                        /* ranks store shares of parameters (--shard parameters) */
     bool grouped;                                       /* an operation sums over the samples of a group (batch norm) */
     int window;                                         /* maximum number of steps in flight */
     int buffer_count, call_count, instruction_count;

@@ -118,7 +118,8 @@ static int estimate(struct sgrad__run *run, int (*build)(struct sgrad__run *run)
                                                  && o->training.bn_group != SGRAD_GROUP_MICRO && o->training.bn_group <= 0,
                                         .flops = query->flops, .bandwidth = query->bandwidth, .workers = query->workers,
                                         .states = states_of(run),
-                                        .shares = run->parallel.strategy->shards_optimizer };
+                                        .shares = run->parallel.strategy->shards_optimizer,
+                                        .gathers = run->parallel.strategy->shards_parameters };
     const struct sgrad__price is = sgrad__graph_price(run->graph, &terms);
     cost->step = is.step, cost->computing = is.computing, cost->sending = is.sending, cost->waiting = is.waiting;
     cost->memory = is.memory;

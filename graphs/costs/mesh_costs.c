@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 enum { PASSES = 3, IN_A_PIPE = 4, USUAL = 32 };
+static const double BUCKETS = 3.0 / 16;     /* fraction of parameters that are gathered, and of gradients, at a time */
 
 struct pricer {
     const struct sgrad_graph *graph;
@@ -126,7 +127,10 @@ static struct kept parameters(const struct pricer *pricer, int stage, int rank) 
     for (unsigned axes = 0; axes < 1u << g->mesh.axes; axes++) {
         const struct sgrad_axis *pipe = sgrad_mesh_axis(&g->mesh, SGRAD__PIPE);
         const unsigned own = axes | (pipe ? sgrad_mesh_bit(&g->mesh, pipe) : 0);
-        all.summing += collective(pricer, SGRAD_ALLREDUCE, along(pricer, sgrad_mesh_all(&g->mesh) & ~own, rank), bytes[axes]);
+        const struct sgrad_group group = along(pricer, sgrad_mesh_all(&g->mesh) & ~own, rank);
+        const enum sgrad_collective_kind sum = pricer->is->gathers ? SGRAD_REDUCE_SCATTER : SGRAD_ALLREDUCE;
+        all.summing += collective(pricer, sum, group, bytes[axes]);
+        if (pricer->is->gathers) all.gathering += 2 * collective(pricer, SGRAD_ALL_GATHER, group, bytes[axes]);
     }
     return all;
 }
@@ -139,7 +143,8 @@ static double memory(const struct pricer *pricer, int stage, const struct kept *
     const struct sgrad_graph *g = pricer->graph;
     const int flight = sgrad__micros_in_flight(g, stage, pricer->is->workers);
     const int sharers = pricer->is->shares ? sgrad_mesh_ranks(&g->mesh, sgrad_mesh_sampled(&g->mesh)) : 1;
-    const double in_flight = (double)(flight < pricer->micros && !pricer->is->turns ? flight : pricer->micros);
+    const bool all = pricer->is->turns || pricer->is->gathers;
+    const double in_flight = (double)(flight < pricer->micros && !all ? flight : pricer->micros);
     const double lanes = fmin((double)pricer->micros, fmax(8, (double)(1 << 30) / fmax(kept->trained, 1)));
     double made = 0, largest = 0;
     for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++) {
@@ -151,8 +156,11 @@ static double memory(const struct pricer *pricer, int stage, const struct kept *
             made += (double)sgrad_view_bytes(&n->is.saved[i]);
     }
     const double gathered = kept->whole > kept->parts ? kept->whole : 0;
-    return kept->parts + kept->stated * pricer->is->states / sharers + gathered + lanes * kept->trained +
-           in_flight * (double)pricer->micro * (made + 2 * largest);
+    const double activations = in_flight * (double)pricer->micro * (made + 2 * largest);
+    if (pricer->is->gathers)
+        return (kept->parts + kept->stated * pricer->is->states) / sharers + gathered +
+               BUCKETS * (kept->parts + lanes * kept->trained) + activations;
+    return kept->parts + kept->stated * pricer->is->states / sharers + gathered + lanes * kept->trained + activations;
 }
 
 /* ---- the step ---- */

@@ -66,6 +66,9 @@ int sgrad__run_check_strategy(struct sgrad__run *run) {
     if ((o->parallel.allreduce || o->output.histograms) && run->parallel.strategy->shards_optimizer)
         return sgrad_log_error(SGRAD_EINVAL, "--%s cannot be combined with --shard: no rank has whole gradients",
                                o->parallel.allreduce ? "allreduce" : "histograms");
+    if (o->evaluation.best && run->parallel.strategy->shards_parameters)
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--best cannot be combined with --shard parameters: no rank has all weights; use optimizer");
     SGRAD_TRY(sgrad__run_check_shares(run, run->update.optimizer, "optimizer"));
     SGRAD_TRY(parse_variant(o->optimizer.kfac.variant, &run->update.kfac_share));
     if (layers && sgrad__run_lag(run) > o->optimizer.kfac.eigen_every)

@@ -30,6 +30,14 @@ prints() {
 prints convnet --model convnet --data digits --batch 64 --micro-batch 16
 prints resnet20 --model resnet20 --data synthetic:32x32x3,10,256 --augment crop:4,flip --batch 64 --micro-batch 8 --bn-group 32 --clip-norm 1 --optimizer adam --lr 0.001
 
+# Ranks that gather their weights for each use. The network between them decides neither the messages of two ranks nor the buckets.
+if command -v mpirun >/dev/null; then
+	mpirun -n 2 "$STARGRAD" train --print --cpus 1 --model convnet --data digits --batch 64 --micro-batch 16 --shard parameters \
+		--bucket 0.04 --deterministic 2>err >out || wrong 'weights that are gathered are not printed'
+	sed -i '/^network /d' out
+	compares parameters 'mpirun -n 2 stargrad train --shard parameters'
+fi
+
 # A network that is split over two ranks: what moves between them are messages and tasks of the program.
 split=${STARGRAD%/*}/tests/graphs/train/split
 echo '{"latency": 1e-5, "bandwidth": 1e9}' >network.json

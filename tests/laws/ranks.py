@@ -63,7 +63,7 @@ ON_RANKS = (
     (0.3, ("--allreduce", "ring"), ("--allreduce", "doubling"), ("--allreduce", "tree"), ("--allreduce", "multicolor"),
      ("--allreduce", "hierarchical"), ("--allreduce", "mpi"), ("--allreduce", "halving")),
     (0.3, ("--bucket", 0.01), ("--bucket", 0.1), ("--bucket", 10)),
-    (0.3, ("--shard", "optimizer"), ("--shard", "gradients")),
+    (0.3, ("--shard", "optimizer"), ("--shard", "gradients"), ("--shard", "parameters")),
     (0.15, ("--data-placement", "partition"),),
 )
 

@@ -92,6 +92,7 @@ def test_ranks():
     check("qwen3", "--mesh", "pipe=2", start=two)
     check("llama", "--mesh", "data=2,pipe=2", start=lambda *all_words: ranks(4, *all_words))
     check("llama", "--shard", "optimizer", start=two)
+    check("llama", "--shard", "parameters", start=two)
     said = ranks(2, *words("llama"), "--lora", 4, "--mesh", "data=2", "--print")
     assert "gradients in 3 buckets of about 1 kB, " in said, said      # 896 values are trained
     assert "gradients in 1 bucket of about 4 kB, " in ranks(2, *words("llama"), "--lora", 4, "--mesh", "data=2", "--bucket", 1, "--print")

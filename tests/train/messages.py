@@ -38,7 +38,8 @@ alone = {}
 def test_frozen_below():
     one = train(1, *CONVNET, *FROZEN)
     for count, words in ((2, ()), (4, ("--shard", "gradients")), (4, ("--recompute",)), (2, ("--strategy", "ps")),
-                         (4, ("--mesh", "data=2,pipe=2")), (2, ("--clip-norm", 1e6)), (2, ("--allreduce", "ring"))):
+                         (4, ("--mesh", "data=2,pipe=2")), (2, ("--clip-norm", 1e6)), (2, ("--allreduce", "ring")),
+                         (4, ("--shard", "parameters"))):
         near(one, train(count, *CONVNET, *FROZEN, *words))
 
 
@@ -76,7 +77,7 @@ def test_a_difference_is_an_error():
 def test_long_messages_are_cut():
     """What is longer than MPI counts goes in pieces, here of 30,000 bytes: the same bits come of it."""
     mlp = ("train", "--model", "mlp", "--data", "digits", "--batch", 64, "--steps", 3, "--evaluate-last", "--deterministic", *WAITS)
-    for words in ((), ("--shard", "gradients"), ("--optimizer", "muon"), ("--mesh", "pipe=2", "--micro-batch", 16)):
+    for words in ((), ("--shard", "gradients"), ("--shard", "parameters"), ("--optimizer", "muon"), ("--mesh", "pipe=2", "--micro-batch", 16)):
         whole, cut = folder("whole"), folder("cut")
         ranks(2, *mlp, *words, "--out", whole)
         ranks(2, *mlp, *words, "--out", cut, env={"STARGRAD_MESSAGE_LIMIT": "30000"})

@@ -1,12 +1,16 @@
 """--shard: a run equals one with --strategy sync. Its checkpoint has whole states and can be resumed without --shard or on other
 ranks. Also with clipping, with sizes that the number of ranks does not divide, and on a mesh. --print shows the memory saved. For
 optimizers that need whole parameters, the shards are whole parameters. muon is also sharded with --strategy sync, with the bits
-of one rank."""
+of one rank.
+
+--shard parameters has the bits of --shard optimizer: on 2 to 4 ranks, on meshes, recomputed, in bf16. Its ranks store a quarter, use
+the memory that they print, and send the bytes that they print."""
 import os
 import re
 
-from mesh import GPT, close
-from run import content, folder, losses, main, ranks, stargrad
+from mesh import GPT, LLAMA, TEXT, TOKENS, close
+from run import Skip, content, events, folder, losses, main, mpirun, ranks, stargrad
+from split import SPLIT
 
 CONVNET = ("train", "--model", "lenet", "--data", "synthetic:16x16x3,10,240", "--batch", 24, "--micro-batch", 4, "--steps", 4, "--checkpoint-every", "2s")
 
@@ -119,8 +123,87 @@ def test_dealt_out_by_cost():
     assert kept() < 0.75 * kept("--optimizer", "sgd")     # of two numbers a weight a rank has one, and some
 
 
+RESNET = ("train", "--model", "resnet20", "--data", "synthetic:16x16x3,10,96", "--batch", 24, "--micro-batch", 3)
+
+
+def equal(count, *words):
+    """Losses of all steps, of the evaluation and all values, to the bit. 24 test samples are no multiple of the batches of three ranks."""
+    words = (*words, "--steps", 3, "--checkpoint-every", "3s", "--deterministic", "--cpus", 1)
+    got = []
+    for shard in ("optimizer", "parameters"):
+        out = folder(shard)
+        ranks(count, *words, "--shard", shard, "--out", out)
+        got.append((losses(out), [e["test_loss"] for e in events(out, "epoch")], content(out), len(content(out, "checkpoint-3.safetensors"))))
+    assert got[0] == got[1], (words, got[0][:2], got[1][:2])
+
+
+def test_parameters():
+    equal(2, *CONVNET, "--optimizer", "adam", "--clip-norm", 0.5, "--ema", 0.9)
+    equal(3, *CONVNET, "--bucket", 0.01)
+    equal(4, *RESNET, "--recompute", "--optimizer", "sgd")
+    equal(2, *RESNET, "--bn-group", 6, "--freeze", "conv1*")
+    equal(4, *GPT, "--batch", 8, "--optimizer", "adamw")
+    equal(2, *GPT, "--batch", 8, "--optimizer", "muon", "--precision", "bf16")
+    equal(2, *GPT[:2], LLAMA, *GPT[3:], "--batch", 8, "--optimizer", "adamw", "--precision", "bf16", "--recompute", "--bucket", 0.02)
+
+
+def test_parameters_on_a_mesh():
+    for count, mesh in ((4, "data=2,tensor=1d:2"), (8, "tensor=3d:2"), (4, "data=2,pipe=2")):
+        equal(count, *GPT, "--optimizer", "adamw", "--clip-norm", 0.1, "--mesh", mesh)
+
+
+def test_parameters_resumed():
+    """From four ranks to two, with another --shard to three, to one, and back to four."""
+    whole, cut = folder("whole"), folder("cut")
+    words = (*CONVNET[:-4], "--micro-batch", 2, "--optimizer", "adam", "--ema", 0.9, "--checkpoint-every", "2s")
+    stargrad(*words, "--steps", 6, "--out", whole)
+    for count, steps, shard in ((4, 2, "parameters"), (2, 3, "parameters"), (3, 4, "optimizer"), (1, 5, "none"), (4, 6, "parameters")):
+        ranks(count, *words, "--steps", steps, "--shard", shard, "--out", cut, *(("--resume",) if steps > 2 else ()))
+    for a, b in zip(losses(whole), losses(cut), strict=True):
+        assert abs(a - b) <= 1e-5 * a, (losses(whole), losses(cut))
+    close(whole, cut, "resumed", "checkpoint-6.safetensors", 1e-4)
+    assert stargrad("eval", cut).splitlines()[-1] == ranks(2, "eval", cut).splitlines()[-1]
+
+
+def test_memory_of_parameters():
+    """Each of four ranks stores a quarter of weights and states. Of gradients and whole weights, few buckets are in memory."""
+    model = ("train", "--model", "gpt:layers=6,heads=4,width=128,context=24,vocabulary=256", *GPT[3:], "--batch", 8, "--optimizer", "adamw")
+
+    def kept(shard):
+        out = folder("kept")
+        said = ranks(4, *model, "--shard", shard, "--steps", 3, "--checkpoint-every", 0, "--gpus", 0, "--out", out)
+        most, least, stored = re.search(r"up to ([\d.]+) MB on this rank(?:, ([\d.]+) if no rank is late)?: ([\d.]+) parameters", said).groups()
+        return float(stored), float(least or most), events(out, "epoch")[0]["memory_mbyte"], float(most)
+
+    (whole, *_, all_of_it), (stored, least, taken, most) = kept("none"), kept("parameters")
+    assert abs(4 * stored / whole - 1) < 0.02, (whole, stored)
+    assert 0.95 * least <= taken <= 1.05 * most and most < 0.6 * all_of_it, (least, taken, most, all_of_it)
+
+
+def test_bytes_of_parameters():
+    """A step gathers weights twice, but for the last bucket of forward, and scatters gradients once. The print has the bytes sent."""
+    if not os.path.exists(SPLIT):
+        raise Skip(f"{SPLIT} is not built: cmocka is not installed")
+
+    def said(*words):
+        return mpirun(4, [SPLIT, "whole", "", folder("bytes"), *map(str, words), "shared", GPT[2], f"text:{TEXT},{TOKENS}"])
+
+    table = [(row[1], [int(number) for number in row[2].split()])
+             for row in re.finditer(r"^(\S.*?) +((?:\d+ +){3}\d+)$", said("print").partition("bytes of this rank")[2], re.M)]
+    stored, used, _, total = dict(table)["total"]
+    gathered, scattered = (sum(row[3] for name, row in table if name.startswith(what)) for what in ("weights", "bucket"))
+    assert 4 * stored == used and scattered == 3 * stored and 3 * stored < gathered <= 6 * stored, table
+    counted = [int(re.search(r"rank 0 sent (\d+) bytes", said(steps))[1]) for steps in (1, 2)]
+    assert counted[1] - counted[0] == total, (counted, table)
+
+
 def test_refused():
-    for words, why in ((("--shard", "all"), "--shard all must be none, optimizer or gradients"),
+    for words, why in ((("--shard", "all"), "--shard all must be none, optimizer, gradients or parameters"),
+                       (("--shard", "parameters", "--strategy", "async"), "--shard parameters requires --strategy sync, not async"),
+                       (("--shard", "parameters", "--optimizer", "kfac"), "--optimizer kfac requires all parameters at once"),
+                       (("--shard", "parameters", "--lookahead", 2), "--lookahead requires --strategy sync"),
+                       (("--shard", "parameters", "--histograms", 2), "--histograms cannot be combined with --shard"),
+                       (("--shard", "parameters", "--best"), "--best cannot be combined with --shard parameters"),
                        (("--shard", "optimizer", "--strategy", "ps"), "--shard optimizer requires --strategy sync, not ps"),
                        (("--shard", "optimizer", "--optimizer", "kfac"), "--optimizer kfac requires all parameters at once"),
                        (("--shard", "optimizer", "--optimizer-of", "fc3=kfac"), "--optimizer-of kfac requires all parameters at once"),

@@ -1,12 +1,13 @@
-/* bytes.c: prints the bytes that a rank of a mesh stores, uses, computes and sends per step, for each layer. The numbers are
- * exact, because they are computed from the program.
+/* bytes.c: prints the bytes that a rank of a mesh, or with --shard parameters, stores, uses, computes and sends per step, for
+ * each layer. The numbers are exact, because they are computed from the program.
  *
  *     layer     stored        weights and biases that this rank stores; each state of the optimizer has the same size again
  *               in use        the same as the layer uses them: larger, if shards are gathered
  *               activations   results of forward for this rank's samples, for backward or for the next layer
  *               sent          messages: values, weights, and gradients on their path to the rank that stores them
  *
- * Buckets, with the gradients of parameters that several ranks store, and statistics have separate rows. */
+ * Buckets, with the gradients of parameters that several ranks store, buckets of weights that are gathered for each use, and
+ * statistics have separate rows. */
 #include "graphs/compiler/program.h"
 
 #include <stdlib.h>
@@ -60,7 +61,7 @@ static void add_parameters(struct table *table, const struct sgrad_graph *graph)
             const struct sgrad__parameter *p = &graph->parameter[n->p[i]];
             struct row *row = layer_of(table, n);
             seen[n->p[i]] = true;
-            row->kept += sgrad_shape_count(&p->kept_shape) * (int64_t)sizeof(float);
+            row->kept += (p->share.ranks ? p->share.count : sgrad_shape_count(&p->kept_shape)) * (int64_t)sizeof(float);
             row->used += sgrad_shape_count(&p->is.shape) * (int64_t)sizeof(float);
         }
     free(seen);

@@ -230,10 +230,14 @@ static int add_gather(struct gathering *g, const int *list, int count, const cha
     return own;
 }
 
-/* Returns true if the same ranks share both parameters. */
+/* Returns true if W is a whole weight of bucket K. */
+static bool is_of(const struct gathering *g, int w, int k) { return g->weight[w].bucket == k && g->weight[w].source < 0; }
+
+/* Returns true if the same ranks share the parameters of both weights. */
 static bool together(const struct gathering *g, int one, int other) {
     const struct sgrad_graph *graph = g->b->g;
-    const struct sgrad__parameter *a = &graph->parameter[one], *b = &graph->parameter[other];
+    const struct sgrad__parameter *a = &graph->parameter[g->weight[one].parameter],
+                                  *b = &graph->parameter[g->weight[other].parameter];
     return a->stages == b->stages && sgrad__part_axes(graph, a) == sgrad__part_axes(graph, b);
 }
 
@@ -244,13 +248,13 @@ static void add_gathers(struct gathering *g, int k, int *waits, int *waiting) {
     char *name = sgrad_format("weights %d", k);
     for (int i = 0; i < g->count; i++) {
         int count = 0;
-        for (int w = i; w < g->count && !done[i]; w++)
-            if (g->weight[w].bucket == k && g->weight[w].source < 0 && g->weight[i].bucket == k && g->weight[i].source < 0 &&
-                together(g, g->weight[i].parameter, g->weight[w].parameter)) {
+        if (done[i] || !is_of(g, i, k)) continue;
+        for (int w = i; w < g->count; w++)
+            if (is_of(g, w, k) && together(g, i, w)) {
                 list[count++] = w;
                 done[w] = true;
             }
-        if (count) waits[(*waiting)++] = add_gather(g, list, count, name);
+        waits[(*waiting)++] = add_gather(g, list, count, name);
     }
     free(name);
     free(done);
