@@ -250,8 +250,8 @@ void sgrad__parameters_free(struct sgrad_graph *graph);
 struct sgrad_view sgrad__parameter_view(const struct sgrad__parameter *parameter);
 /* Sets this rank's tensor of PARAMETER, or its elements of it, from WHOLE, the whole value. SGRAD_EDEVICE. */
 int sgrad__parameter_take(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, const float *whole);
-/* Return the number of elements of parameters, without states: stored by this rank; those of them that are not frozen; of the
- * whole network. */
+/* Return the number of elements of parameters, without states: stored by this rank; those that are not frozen, of the shards that
+ * this rank or the ranks with the same shard store; of the whole network. */
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);
 int64_t sgrad__parameters_trained(const struct sgrad_graph *graph);
 int64_t sgrad__parameters_whole(const struct sgrad_graph *graph);

@@ -95,19 +95,22 @@ void sgrad__parameters_free(struct sgrad_graph *graph) {
     }
 }
 
+/* Returns true if this rank stores elements of a weight. */
+static bool is_weight(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter) {
+    return !parameter->state && sgrad__parameter_on(graph, parameter, graph->rank);
+}
+
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph) {
     int64_t count = 0;
-    for (int i = 0; i < graph->parameter_count; i++)
-        if (!graph->parameter[i].state && sgrad__parameter_on(graph, &graph->parameter[i], graph->rank))
-            count += sgrad_shape_count(&graph->parameter[i].kept_shape);
+    for (const struct sgrad__parameter *p = graph->parameter; p < graph->parameter + graph->parameter_count; p++)
+        if (is_weight(graph, p)) count += p->share.ranks ? p->share.count : sgrad_shape_count(&p->kept_shape);
     return count;
 }
 
 int64_t sgrad__parameters_trained(const struct sgrad_graph *graph) {
-    int64_t count = sgrad__parameters_count(graph);
-    for (int i = 0; i < graph->parameter_count; i++)
-        if (graph->parameter[i].frozen && sgrad__parameter_on(graph, &graph->parameter[i], graph->rank))
-            count -= sgrad_shape_count(&graph->parameter[i].kept_shape);
+    int64_t count = 0;
+    for (const struct sgrad__parameter *p = graph->parameter; p < graph->parameter + graph->parameter_count; p++)
+        if (is_weight(graph, p) && !p->frozen) count += sgrad_shape_count(&p->kept_shape);
     return count;
 }
 
