@@ -17,8 +17,8 @@
  * Weights in another layout or type (packed, rounded) are made at the same place. If tasks only use these, the gathered weight
  * is freed at once.
  *
- * Limits: a weight that several layers use in forward, as GPT's embedding, stays in memory from the first to the last of them. The
- * memory of whole weights is retained between steps. Weights are sent in f32, also if layers compute in bf16. */
+ * Limits: a weight that several layers use in forward, as GPT's embedding, stays in memory from the first to the last of them.
+ * The memory of whole weights is retained between steps. Weights are sent in f32, also if layers compute in bf16. */
 #include "graphs/compiler/builder.h"
 
 #include <stdlib.h>
