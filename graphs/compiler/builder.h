@@ -130,9 +130,9 @@ static inline bool sgrad__gpus_have_all(const struct sgrad_builder *builder) {
  * multiple of UNIT samples. */
 void sgrad__cut_share(struct sgrad__program *program, const struct sgrad_program_options *options, int64_t unit);
 /* Returns the number of micro-batches with separate memory: at least those of a group, and enough that no worker waits for
- * memory. If GPUs process fixed samples, it is the number of all micro-batches, so that no memory is used by both GPUs and
- * CPUs. */
-int sgrad__micros_at_once(const struct sgrad_builder *builder);
+ * memory. FEW: one per worker. If GPUs process fixed samples, it is the number of all micro-batches, so that no memory is used by
+ * both GPUs and CPUs. */
+int sgrad__micros_at_once(const struct sgrad_builder *builder, bool few);
 
 /* ---- updates.c ---- */
 
@@ -183,6 +183,10 @@ void sgrad__mark_last_uses(struct sgrad__program *program);
  * m uses that of m - DISTANCE. Must be called after sgrad__mark_last_uses. LITTLE: buffers of different sizes may use the same
  * memory. FOR_GOOD: buffers without samples are never freed; otherwise those above 64 KiB are freed after their last use. */
 void sgrad__share_memory(struct sgrad__program *program, int distance, bool little, bool for_good);
+/* passes/spill.c: inserts moves to and from a file, so that the buffers with samples of this rank occupy at most BYTES at any
+ * time. DISTANCE: as above. Must be called before sgrad__mark_last_uses. Returns false, and changes nothing, if that is too
+ * little. */
+bool sgrad__spill(struct sgrad_builder *builder, int distance, double bytes);
 
 /* ---- sums.c ---- */
 

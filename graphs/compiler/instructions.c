@@ -139,6 +139,8 @@ static void join(struct sgrad__program *program, int first) {
 
 void sgrad__program_destroy(struct sgrad__program *program) {
     if (!program) return;
+    sgrad_spill_close(program->spilling.file);
+    free(program->spilling.bytes);
     for (int i = 0; i < program->buffer_count; i++)
         if (program->buffer[i].parts && !program->buffer[i].part) join(program, i);
     for (int i = 0; i < program->buffer_count; i++) {

@@ -86,8 +86,9 @@ char *sgrad__micros_text(const struct sgrad__program *program) {
     return text;
 }
 
-int sgrad__micros_at_once(const struct sgrad_builder *builder) {
-    const int wanted = sgrad__micros_in_flight(builder->g, builder->g->stage, builder->o->cpus + builder->o->gpus);
+int sgrad__micros_at_once(const struct sgrad_builder *builder, bool few) {
+    const int workers = builder->o->cpus + builder->o->gpus,
+              wanted = few && builder->g->stages == 1 ? workers : sgrad__micros_in_flight(builder->g, builder->g->stage, workers);
     if (builder->o->gpu_samples || builder->o->shares) return builder->micros;
     const int groups = (wanted + builder->group_micros - 1) / builder->group_micros, many = groups * builder->group_micros;
     return builder->p->micro->gpu ? sgrad__micros(many, builder->o->gpus) * builder->o->gpus

@@ -180,25 +180,24 @@ static struct sgrad_group others(struct sgrad_builder *builder) {
                                            : sgrad__peers(builder, 0, sgrad__peer_count(builder->o));
 }
 
-int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_options *options,
-                         struct sgrad__program **program) {
+/* Fills PROGRAM, which is empty, and the parts of BUILDER that depend on the sizes. */
+static void begin_program(struct sgrad_builder *b, struct sgrad__program *p) {
+    struct sgrad_graph *graph = b->g;
+    const struct sgrad_program_options *options = b->o;
     const bool grouped = options->training && sgrad__has_groups(graph);
-    const int peers = sgrad__peer_count(options), place = options->peers ? sgrad_group_index(options->peers, options->rank) : 0;
-    struct sgrad__program *p = sgrad__program_create();
-    struct sgrad_builder b = { .p = p, .g = graph, .o = options, .place = place, .peers = peers };
-    sgrad__open_gradients(&b);
-    b.others = others(&b);
-    if (graph->stages > 1) b.stage = sgrad__along(&b, sgrad_mesh_bit(&graph->mesh, sgrad_mesh_axis(&graph->mesh, SGRAD__PIPE)));
-    const int64_t share = options->batch / b.others.count, group = grouped ? options->group : share;
+    sgrad__open_gradients(b);
+    b->others = others(b);
+    if (graph->stages > 1) b->stage = sgrad__along(b, sgrad_mesh_bit(&graph->mesh, sgrad_mesh_axis(&graph->mesh, SGRAD__PIPE)));
+    const int64_t share = options->batch / b->others.count, group = grouped ? options->group : share;
     const int64_t here = group < share ? group : share;     /* samples of a group on this rank */
-    assert(options->batch % b.others.count == 0 && options->window <= SGRAD__MAX_WINDOW && graph->loss >= 0);
+    assert(options->batch % b->others.count == 0 && options->window <= SGRAD__MAX_WINDOW && graph->loss >= 0);
     assert(options->batch % group == 0 && share % here == 0 && group % here == 0 &&
            (!options->unit || here % options->unit == 0));
 
     const int64_t averaged =
-        options->training && peers > 1 ? share * options->strategy->ranks(options) / graph->stages : options->batch;
+        options->training && b->peers > 1 ? share * options->strategy->ranks(options) / graph->stages : options->batch;
     p->graph = graph;
-    p->batch = (struct sgrad_batch){ share * peers / (options->training ? graph->stages : 1), group, averaged };
+    p->batch = (struct sgrad_batch){ share * b->peers / (options->training ? graph->stages : 1), group, averaged };
     p->share = share;
     p->training = options->training;
     p->shared = options->shares;
@@ -206,12 +205,21 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_o
     p->window = options->window;
     p->bucket_bytes = sgrad__bucket_bytes_of(graph, options);
     sgrad__cut_share(p, options, options->unit ? options->unit : here);
-    b.micros = p->micros;
-    b.group_micros = grouped ? (int)(p->micros * here / share) : 1;
-    b.lanes = options->lanes && options->lanes < b.micros ? options->lanes : b.micros;
-    const int span = (int)(group / here), at = sgrad_group_index(&b.others, options->rank);
-    b.span = (struct sgrad_group){ span, b.others.rank + at - at % span };
-    if (options->source.records.shape.rank) p->records = sgrad__add_lent(&b, "records", options->source.records);
+    b->micros = p->micros;
+    b->group_micros = grouped ? (int)(p->micros * here / share) : 1;
+    b->lanes = options->lanes && options->lanes < b->micros ? options->lanes : b->micros;
+    const int span = (int)(group / here), at = sgrad_group_index(&b->others, options->rank);
+    b->span = (struct sgrad_group){ span, b->others.rank + at - at % span };
+    if (options->source.records.shape.rank) p->records = sgrad__add_lent(b, "records", options->source.records);
+}
+
+/* Builds the program whose buffers with samples occupy at most ROWS bytes, if that is above 0. Returns NULL if this is not
+ * possible. */
+static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgrad_program_options *options, double rows) {
+    struct sgrad__program *p = sgrad__program_create();
+    const int place = options->peers ? sgrad_group_index(options->peers, options->rank) : 0;
+    struct sgrad_builder b = { .p = p, .g = graph, .o = options, .place = place, .peers = sgrad__peer_count(options) };
+    begin_program(&b, p);
     open_builder(&b);
     add_step(&b);
     sgrad__pack_first(&b);
@@ -219,9 +227,57 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_o
     sgrad__hold_back(&b);
     sgrad__gather_weights(&b);
     close_builder(&b);
+    const bool shares = options->fuse && options->training && (!options->gpus || options->recorded);
+    const int distance = shares ? sgrad__micros_at_once(&b, rows > 0) : 1;
+    if (rows > 0 && !sgrad__spill(&b, distance, rows)) {
+        sgrad__program_destroy(p);
+        return NULL;
+    }
     sgrad__mark_last_uses(p);
-    if (options->fuse && options->training && (!options->gpus || options->recorded))
-        sgrad__share_memory(p, sgrad__micros_at_once(&b), options->gpus || marked(graph), options->gpus);
-    *program = p;
-    return 0;
+    if (shares) sgrad__share_memory(p, distance, options->gpus || rows > 0 || marked(graph), options->gpus);
+    return p;
+}
+
+/* Returns the program that occupies at most LIMIT bytes; NULL: none is found. Memory that several buffers share has the size of
+ * the largest one, so that a program may occupy more than planned; the plan then gets less. WHOLE: the program without moves. */
+static struct sgrad__program *build_within(struct sgrad_graph *graph, const struct sgrad_program_options *options, double limit,
+                                           const struct sgrad__program *whole) {
+    enum { TRIES = 12 };
+    struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
+    double rows = limit - (sgrad__memory_all(&memory) - memory.activations);
+    for (int i = 0; i < TRIES && rows > 0; i++) {
+        struct sgrad__program *p = build(graph, options, rows);
+        if (!p) return NULL;
+        memory = sgrad__program_memory(p, options->cpus, NULL);
+        const double all = sgrad__memory_all(&memory), allowed = limit - (all - memory.activations);
+        if (all <= limit) return p;
+        sgrad__program_destroy(p);
+        rows *= 0.99 * allowed / memory.activations;
+    }
+    return NULL;
+}
+
+double sgrad__program_least_memory(struct sgrad_graph *graph, const struct sgrad_program_options *options) {
+    struct sgrad__program *whole = build(graph, options, 0), *p;
+    const struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
+    double low = 0, high = sgrad__memory_all(&memory);
+    while (options->limit.folder && high - low > 0.01 * high) {
+        const double middle = (low + high) / 2;
+        if ((p = build_within(graph, options, middle, whole))) high = middle;
+        else low = middle;
+        sgrad__program_destroy(p);
+    }
+    sgrad__program_destroy(whole);
+    return high;
+}
+
+int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_options *options,
+                         struct sgrad__program **program) {
+    const struct sgrad__memory_limit *limit = &options->limit;
+    struct sgrad__program *whole = build(graph, options, 0), *p = NULL;
+    const struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
+    if (!limit->bytes || sgrad__memory_all(&memory) <= limit->bytes) return *program = whole, 0;
+    if (limit->folder) p = build_within(graph, options, limit->bytes, whole);
+    sgrad__program_destroy(whole);
+    return p ? *program = p, 0 : SGRAD_ENOMEM;
 }

@@ -6,6 +6,7 @@
 #include "codelets/updates.h"
 #include "graphs/compiler/training.h"
 #include "runtime/collectives.h"
+#include "runtime/spill.h"
 
 #include <limits.h>
 
@@ -22,6 +23,7 @@ struct sgrad__buffer {
     int follows;                                        /* buffer whose memory it reuses after that buffer's end; -1: none */
     int whole, part, parts;                             /* chunk PART of PARTS of the external buffer WHOLE; PARTS 0: none */
     size_t room;                                        /* bytes of its memory if other buffers reuse it; 0: those of view */
+    int release;                                        /* after its last use, others reuse its memory from this instruction on */
     struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* one per copy; NULL before sgrad__program_allocate */
 };
 
@@ -83,6 +85,17 @@ struct sgrad__shard {
     int count, *parameter;                              /* indices of the COUNT parameters; owned by the program */
 };
 
+/* The buffers that are moved to a file and back, because memory is limited (passes/spill.c). An instruction with the kernel
+ * sgrad__store_kernel or sgrad__fetch_kernel moves its operand to or from the slot in its tag. */
+struct sgrad__spilling {
+    int slots;                                          /* 0: nothing is moved */
+    size_t *bytes;                                      /* by slot */
+    const char *folder;
+    struct sgrad_spill *file;                           /* NULL before sgrad__program_allocate */
+    double written, read;                               /* bytes of one step */
+    double seconds, waited;                             /* predicted: of the step's tasks that use samples; of their waits */
+};
+
 struct sgrad__program {
     struct sgrad_graph *graph;
     struct sgrad_batch batch;
@@ -111,6 +124,7 @@ struct sgrad__program {
     int64_t bucket_bytes, exchanged_bytes;              /* target size of a bucket; sum of the sizes of all of them */
     int shards;
     struct sgrad__shard *shard;
+    struct sgrad__spilling spilling;
     int owned_count;
     void **owned;                                       /* memory that is freed with the program */
     struct sgrad_tensor *workspace;
@@ -138,6 +152,14 @@ struct sgrad__source {
  * rank. An evaluation has several programs, whose ranges start at SGRAD__TAGS_EVALUATION. Each run has SGRAD__TAGS_OF_A_RUN
  * ranges. */
 enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_SEARCH, SGRAD__TAGS_EVALUATION, SGRAD__TAGS_OF_A_RUN = 8 };
+
+/* The limit of a program's memory. */
+struct sgrad__memory_limit {
+    double bytes;                       /* of buffers and workspaces; 0: no limit */
+    const char *folder;                 /* folder for the file to which buffers are moved; NULL: they are not moved */
+    struct sgrad_spill_speed speed;     /* of this folder */
+    double flops, bandwidth;            /* of a worker, per second: for tasks that have not been measured */
+};
 
 /* Options of second-order training (optimizers/kfac.c). */
 struct sgrad__kfac {
@@ -186,6 +208,7 @@ struct sgrad_program_options {
     bool yields;                        /* its tasks have a lower priority than those of programs without it */
     struct sgrad__source source;        /* of the samples */
     const struct sgrad__workers *workers;       /* whose load is measured; NULL: none */
+    struct sgrad__memory_limit limit;
 };
 /* Returns the number of peers, at least 1. */
 static inline int sgrad__peer_count(const struct sgrad_program_options *options) {
@@ -194,9 +217,12 @@ static inline int sgrad__peer_count(const struct sgrad_program_options *options)
 /* Returns true if an operation, in training, sums over more samples than a micro-batch has (batch norm). */
 bool sgrad__has_groups(const struct sgrad_graph *graph);
 /* Compiles GRAPH, which must be complete (sgrad_graph_finalize), to *PROGRAM. GRAPH and the pointers in OPTIONS must outlive the
- * program. The caller must free it with sgrad__program_destroy. Returns 0; inconsistent sizes fail an assertion. */
+ * program. The caller must free it with sgrad__program_destroy. Inconsistent sizes fail an assertion. SGRAD_ENOMEM: the limit is
+ * too low (options->limit); nothing is logged. */
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_options *options,
                          struct sgrad__program **program);
+/* The lowest limit of memory, in bytes, for which sgrad__program_build succeeds, to about a hundredth. */
+double sgrad__program_least_memory(struct sgrad_graph *graph, const struct sgrad_program_options *options);
 /* Returns the bytes of one copy of BUFFER. */
 static inline size_t sgrad__buffer_bytes(const struct sgrad__buffer *buffer) {
     const size_t bytes = sgrad_view_bytes(&buffer->view);
@@ -260,6 +286,8 @@ extern const struct sgrad_kernel sgrad__vote_kernel;
 /* plans.c: the kernels of messages, which are passed to StarPU-MPI and are not tasks. */
 extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel,
     sgrad__whole_on_gpus_kernel;
+/* passes/spill.c: the kernels of moves to and from a file, which are not tasks either. */
+extern const struct sgrad_kernel sgrad__store_kernel, sgrad__fetch_kernel;
 
 /* ---- load_balance.c: assignment of updates to ranks ---- */
 

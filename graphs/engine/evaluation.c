@@ -107,11 +107,27 @@ static bool is_used(const struct sgrad__evaluation *e, const struct part *part) 
     return false;
 }
 
+/* Returns the samples of a large batch. */
+static int64_t large_batch(const struct sgrad__run *run, int64_t views) {
+    const int64_t count = run->data.test->count * views, micro = run->evaluation.micro;
+    const int64_t more = sgrad_clamp(count / (LEAST * micro), 1, AT_ONCE) * micro;
+    return more < views ? views : more - more % views;
+}
+
+double sgrad__evaluation_memory(const struct sgrad__run *run) {
+    const int64_t batch = large_batch(run, 1);
+    const struct sgrad_program_options o = sgrad__run_program_options(run, false, batch, run->evaluation.micro);
+    struct sgrad__program *program;
+    if (sgrad__program_build(run->graph, &o, &program)) return 0;
+    const struct sgrad__memory memory = sgrad__program_memory(program, run->context->cpus, NULL);
+    sgrad__program_destroy(program);
+    return sgrad__graph_memory(run->graph) + sgrad__memory_all(&memory);
+}
+
 static int open_batches(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
     const struct sgrad_dataset *test = run->data.test;
     const int64_t views = views_of(evaluation), count = test->count * views, micro = run->evaluation.micro;
-    const int64_t more = sgrad_clamp(count / (LEAST * micro), 1, AT_ONCE) * micro;
-    const int64_t most = more < views ? views : more - more % views;
+    const int64_t most = large_batch(run, views);
     const int64_t size[PARTS] = { most, test->sources ? micro : count % most, test->sources ? 1 : 0 };
     evaluation->unit = sgrad__run_shares_parameters(run) ? run->evaluation.turns : 1;
     evaluation->sources = test->sources;

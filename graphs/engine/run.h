@@ -52,6 +52,8 @@ struct sgrad__run_batch {
     long fixed_steps;                           /* steps for which the division between CPUs and GPUs is fixed */
     long fixed_until;                           /* the step after which this division may change; 0: never */
     int lanes;                                  /* number of gradient-accumulation buffers of this rank */
+    struct sgrad__memory_limit limit;           /* of the memory of a step (--memory); bytes 0: none */
+    double other_memory;                        /* bytes of memory that steps do not use, if there is a limit */
 };
 
 /* The evaluation on the test set. */
@@ -243,6 +245,8 @@ int sgrad__evaluation_advance(struct sgrad__run *run);
 int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave);
 /* Frees the evaluation, none of whose steps may be in flight. No effect without an evaluation. */
 void sgrad__evaluation_close(struct sgrad__run *run);
+/* Returns the bytes of memory that an evaluation without views requires, with its copies of the weights. */
+double sgrad__evaluation_memory(const struct sgrad__run *run);
 /* Returns the weights of the last evaluation, by parameter; NULL for a parameter that this rank does not have. They belong to the
  * evaluation. */
 struct sgrad_tensor *const *sgrad__evaluation_weights(const struct sgrad__run *run);

@@ -109,7 +109,7 @@ static int message_priority(int within_step, const struct sgrad_step *step) {
     return within_step - MOST_WITHIN * (int)(step->number % STEPS);
 }
 
-/* Submits a call to StarPU or, if it is a message, to StarPU-MPI. */
+/* Submits a call to StarPU or, if it is a message, to StarPU-MPI or, if it is a move, to the file. */
 static int submit_call(const struct sgrad__program *program, const struct sgrad__instruction *instruction,
                        struct sgrad_tensor *const *operand, const struct sgrad_step *step, struct sgrad_gate *gate, bool stays,
                        void (*done)(void *arg), void *arg) {
@@ -123,6 +123,9 @@ static int submit_call(const struct sgrad__program *program, const struct sgrad_
     if (instruction->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
     if (instruction->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
     if (instruction->call->kernel == &sgrad__whole_on_gpus_kernel) return sgrad_allreduce_on_gpus(&message);
+    const struct sgrad_spill_move move = { operand[0], (int)instruction->tag, program->failure, done, arg };
+    if (instruction->call->kernel == &sgrad__store_kernel) return sgrad_spill_write(program->spilling.file, &move);
+    if (instruction->call->kernel == &sgrad__fetch_kernel) return sgrad_spill_read(program->spilling.file, &move);
     return sgrad_task_submit(
         &(struct sgrad_submission){ .call = instruction->call,
                                     .operand = operand,

@@ -107,6 +107,8 @@ static const struct field {
     FIELD("strategy", TEXT, parallel.strategy),
     FIELD("mesh", TEXT, parallel.mesh),
     FIELD("shard", TEXT, parallel.shard),
+    FIELD("memory", INTEGER, parallel.memory),
+    FIELD("spill", TEXT, parallel.spill),
     FIELD("servers", INTEGER, parallel.servers),
     FIELD("group", INTEGER, parallel.group_ranks),
     FIELD("staleness", INTEGER, parallel.staleness),

@@ -74,6 +74,21 @@ static void print_memory(const struct sgrad__run *run, FILE *to) {
     fputc('\n', to);
 }
 
+/* Prints the moves to and from a file, if there are any. */
+static void print_spilling(const struct sgrad__run *run, FILE *to) {
+    const struct sgrad__spilling *s = &run->program->spilling;
+    const struct sgrad__memory_limit *limit = &run->batch.limit;
+    if (!limit->bytes) return;
+    fprintf(to, "limit      %.2f MB on this rank, of which steps may use %.2f", 1e-6 * (double)run->options.parallel.memory,
+            1e-6 * limit->bytes);
+    if (!s->slots) fputs(": all activations stay in memory\n", to);
+    else
+        fprintf(to, ": %d buffers of activations leave memory; a step writes %.2f MB to %s and reads %.2f (%.2f and %.2f GB/s); "
+                    "predicted %.2f s, of which %.2f waiting\n",
+                s->slots, 1e-6 * s->written, s->folder, 1e-6 * s->read, 1e-9 * limit->speed.write, 1e-9 * limit->speed.read,
+                s->seconds, s->waited);
+}
+
 /* Prints the order of the samples of a data set in several files. */
 static void print_shards(const struct sgrad__run *run, FILE *to) {
     const struct sgrad_dataset *d = run->data.train;
@@ -181,6 +196,7 @@ void sgrad__run_print(const struct sgrad__run *run, FILE *to) {
     if (o->training.ema > 0) fprintf(to, "weights    evaluated and saved as a moving average with decay %g\n", o->training.ema);
     sgrad__run_print_tuning(run, to);
     print_memory(run, to);
+    print_spilling(run, to);
     if (run->program->note) fprintf(to, "%.*s\n", (int)strcspn(run->program->note, "\n"), run->program->note);
     if (run->context->ranks > 1) print_network(run, to);
     fprintf(to, "devices    %s; scheduler %s; %s%s; seed %llu%s\n", sgrad_devices_text(run->context, devices, sizeof devices),

@@ -256,7 +256,8 @@ static int watch_workers(struct sgrad__run *run) {
 static int build_program(struct sgrad__run *run) {
     const struct sgrad_program_options options =
         sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    return sgrad__program_build(run->graph, &options, &run->program);
+    const int error = sgrad__program_build(run->graph, &options, &run->program);
+    return error ? sgrad__run_explain_limit(run, &options) : 0;
 }
 
 /* From the network to the program of a step, together with the other ranks. */
@@ -276,6 +277,7 @@ static const struct stage training_stages[] = {
     { sgrad__run_whiten, INPUT | WEIGHTS, 0 },
     { begin_slow, WEIGHTS, 0 },
     { watch_workers, CONTEXT, WORKERS },
+    { sgrad__run_limit_memory, TASKS | WEIGHTS | WORKERS, 0 },
     { build_program, TASKS | WEIGHTS | WORKERS, 0 },
     { 0 },
 };

@@ -236,4 +236,11 @@ void sgrad__run_print_pipe(const struct sgrad__run *run, FILE *to);
 /* Prints the distribution of the staleness of gradients, and the number of dropped ones. Collective. */
 void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
 
+/* ---- limit.c: --memory, --spill ---- */
+
+/* Sets batch.limit: the memory that a step may use. SGRAD_EINVAL: the options do not fit together. SGRAD_EIO: the folder. */
+int sgrad__run_limit_memory(struct sgrad__run *run);
+/* Logs that no program fits into the limit, with the lowest limit for which one does. Returns SGRAD_ENOMEM. */
+int sgrad__run_explain_limit(const struct sgrad__run *run, const struct sgrad_program_options *options);
+
 #endif

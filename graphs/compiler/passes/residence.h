@@ -1,0 +1,49 @@
+/* residence.h: which buffers of a sequence of tasks are in memory, and when they are moved to and from a file. Private to
+ * graphs/compiler/. The plan of this header knows sizes and times only; spill.c applies it to a program. */
+#ifndef SGRAD_GRAPHS_COMPILER_PASSES_RESIDENCE_H
+#define SGRAD_GRAPHS_COMPILER_PASSES_RESIDENCE_H
+
+#include <stdbool.h>
+
+/* A task of the sequence: the buffers that it uses. */
+struct sgrad__task_uses {
+    double seconds;                 /* its duration */
+    int count;
+    const int *buffer;              /* COUNT indices, without repetition */
+    const bool *writes;             /* by index of BUFFER: the task changes it */
+};
+
+struct sgrad__residence_problem {
+    int tasks, buffers;
+    const struct sgrad__task_uses *task;
+    const double *bytes;            /* by buffer */
+    const bool *fixed;              /* by buffer: it stays in memory from its first to its last use */
+    double limit;                   /* bytes in memory at any time */
+    double write, read;             /* bandwidth of the file, bytes per second */
+};
+
+/* Buffer BUFFER is not in memory between two of its uses. */
+struct sgrad__absence {
+    int buffer;
+    int store;                      /* it is written to the file after this task; -1: the file has its content already */
+    int release;                    /* its memory is used by others from this task on */
+    int fetch;                      /* it is read to memory before this task, for which memory is free from here on */
+    int use;                        /* the next task that uses it; at least FETCH */
+};
+
+struct sgrad__residence {
+    int count;
+    struct sgrad__absence *absence; /* in the order of USE */
+    double peak;                    /* bytes in memory at most */
+    double written, read;           /* bytes that are moved */
+    double seconds, waited;         /* predicted time of all tasks, with waits for moves; these waits */
+};
+
+/* Plans the sequence, so that at most limit bytes are in memory at any time. The caller must free *RESULT with
+ * sgrad__residence_free. Returns 0, or the bytes of the task that uses more than the limit, and then sets nothing. */
+double sgrad__residence_plan(const struct sgrad__residence_problem *problem, struct sgrad__residence *result);
+void sgrad__residence_free(struct sgrad__residence *result);
+/* Returns the maximum number of bytes in memory if nothing is moved. */
+double sgrad__residence_peak(const struct sgrad__residence_problem *problem);
+
+#endif

@@ -1,0 +1,76 @@
+/* limit.c: --memory, --spill: how much of a rank's memory a program may use.
+ *
+ *     ├── process ──┼── evaluation ──┼── checkpoint ──┼──────────── program ────────────┤  --memory
+ *         measured       computed         computed        the rest: limit of passes/spill.c
+ *
+ * process: code, libraries, data set, parameters and optimizer states, which exist when the program is built. evaluation: copies
+ * of the weights, and activations. checkpoint: a copy of parameters and states while they are written to a file.
+ *
+ * Limits: decoded images that are cached later (--data-memory) are not included, nor is the page cache. */
+#include "graphs/train/setup.h"
+#include "runtime/spill.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Assumed throughput of a worker: operations and bytes per second. It only affects when moves start, and only tasks that have
+ * never been measured on this machine. */
+static const double FLOPS = 60e9, BANDWIDTH = 8e9;
+/* Bytes for tasks, messages and primitives, which are created during training. */
+static const double REST = 48e6;
+
+/* Returns the bytes of this process in memory; 0: unknown. */
+static double resident(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file) return 0;
+    if (fscanf(file, "%*s %ld", &pages) != 1) pages = 0;
+    fclose(file);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+static bool writes_checkpoints(const struct sgrad__run *run) {
+    const struct sgrad_checkpoint_options *o = &run->options.checkpoint;
+    return run->context->rank == 0 && run->files.folder && (o->every || o->seconds > 0);
+}
+
+/* Returns an error if the options do not fit together. */
+static int check(const struct sgrad__run *run) {
+    const struct sgrad_parallel_options *o = &run->options.parallel;
+    if (o->spill && !o->memory) return sgrad_log_error(SGRAD_EINVAL, "--spill %s requires --memory SIZE", o->spill);
+    if (!o->memory) return 0;
+    if (run->context->gpus)
+        return sgrad_log_error(SGRAD_EINVAL, "--memory limits a rank without GPUs; add --gpus 0, or limit the memory of a step by "
+                                             "--micro-batch or --recompute");
+    if (o->no_fuse) return sgrad_log_error(SGRAD_EINVAL, "--memory requires fused tasks; omit --no-fuse");
+    return 0;
+}
+
+int sgrad__run_limit_memory(struct sgrad__run *run) {
+    const struct sgrad_parallel_options *o = &run->options.parallel;
+    struct sgrad__memory_limit *limit = &run->batch.limit;
+    SGRAD_TRY(check(run));
+    if (!o->memory) return 0;
+    *limit = (struct sgrad__memory_limit){ .flops = FLOPS, .bandwidth = BANDWIDTH };
+    if (o->spill && strcmp(o->spill, "none")) {
+        limit->folder = o->spill;
+        SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
+    }
+    run->batch.other_memory = resident() + sgrad__evaluation_memory(run) + REST;
+    if (writes_checkpoints(run)) run->batch.other_memory += sgrad__training_memory(run->training);
+    limit->bytes = (double)o->memory - run->batch.other_memory;
+    if (limit->bytes < 1) limit->bytes = 1;
+    return 0;
+}
+
+int sgrad__run_explain_limit(const struct sgrad__run *run, const struct sgrad_program_options *options) {
+    const struct sgrad_parallel_options *o = &run->options.parallel;
+    const double least = run->batch.other_memory + sgrad__program_least_memory(run->graph, options);
+    const bool spills = options->limit.folder;
+    return sgrad_log_error(SGRAD_ENOMEM,
+                           "--memory %.0fM is too little: a rank requires %.0fM%s, of which %.0fM are not used by steps; give "
+                           "--memory %.0fM, %sa smaller --micro-batch, or --recompute",
+                           1e-6 * (double)o->memory, 1e-6 * least, spills ? " with --spill" : "", 1e-6 * run->batch.other_memory,
+                           1e-6 * least + 1, spills ? "" : "--spill DIR, ");
+}

@@ -1,0 +1,54 @@
+/* spill.h: a file that holds the contents of tensors while these are not in memory. Private to Stargrad.
+ *
+ * The file consists of slots. A move copies a tensor to a slot, or a slot to a tensor:
+ *
+ *     submitted   write x → slot 0    write y → slot 1    read slot 0 → x'    …
+ *     task graph  after x is written                      after the last use of the memory of x'
+ *     threads     ├── x ──┤├── y ──┤              ├── x' ──┤                       up to four moves at a time
+ *
+ * A move is asynchronous, like a message to another rank: it starts when the tasks submitted before it have finished with its
+ * tensor, and tasks submitted after it wait for its end. Moves of one slot are executed in the order of submission.
+ *
+ * The file has no name, so nothing remains when the process ends in any way. All of its space is reserved when it is opened, so
+ * that a full disk is an error before training and not during it. The page cache is bypassed (O_DIRECT) where the file system
+ * allows it; elsewhere written pages are dropped from it.
+ *
+ * Source: M. Rhu et al., vDNN: Virtualized Deep Neural Networks for Scalable, Memory-Efficient Neural Network Design, MICRO 2016,
+ * for the idea; the memory there is that of a GPU, and the second level is RAM. */
+#ifndef SGRAD_RUNTIME_SPILL_H
+#define SGRAD_RUNTIME_SPILL_H
+
+#include "runtime/runtime.h"
+
+struct sgrad_spill;
+/* Creates a file in FOLDER with SLOTS slots of BYTES[i] bytes each. SGRAD_EIO: the folder does not exist, is not writable, or has
+ * too little space; SGRAD_ENOMEM: a thread cannot be started. */
+int sgrad_spill_open(const char *folder, const size_t *bytes, int slots, struct sgrad_spill **spill);
+/* Waits for all moves. NULL is allowed. */
+void sgrad_spill_close(struct sgrad_spill *spill);
+
+struct sgrad_spill_move {
+    struct sgrad_tensor *tensor;    /* at least as large as the slot */
+    int slot;
+    struct sgrad_failure *failure;  /* set if the file cannot be read or written; NULL: sgrad_wait_all returns the error */
+    void (*done)(void *arg);        /* called on any thread when the move has ended */
+    void *arg;
+};
+/* Submit a move. They do not wait. SGRAD_EDEVICE: StarPU fails. */
+int sgrad_spill_write(struct sgrad_spill *spill, const struct sgrad_spill_move *move);
+int sgrad_spill_read(struct sgrad_spill *spill, const struct sgrad_spill_move *move);
+
+/* Totals since the file was opened. */
+struct sgrad_spill_totals {
+    double written, read;           /* bytes */
+    double seconds;                 /* during which at least one move was in progress */
+};
+struct sgrad_spill_totals sgrad_spill_totals(const struct sgrad_spill *spill);
+
+/* Measures the bandwidths of FOLDER in bytes per second, with a temporary file of 128 MiB. SGRAD_EIO. */
+struct sgrad_spill_speed {
+    double write, read;
+};
+int sgrad_spill_measure(const char *folder, struct sgrad_spill_speed *speed);
+
+#endif
