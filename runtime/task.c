@@ -148,6 +148,7 @@ static struct starpu_codelet *codelet_of(const struct sgrad_kernel *kernel) {
         c->cl.color = kernel->kind ? kernel->kind->color : 0;
         c->cl.model = &c->model;
         c->cl.nbuffers = STARPU_VARIABLE_NBUFFERS;
+        if (!kernel->cpu && !kernel->cuda) c->cl.where = STARPU_NOWHERE;
         if (kernel->cpu) {
             c->cl.cpu_funcs[0] = run_cpu;
             c->cl.cpu_funcs_name[0] = "run_cpu";

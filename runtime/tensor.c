@@ -99,9 +99,26 @@ int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_s
     return 0;
 }
 
+int sgrad_tensor_create_in(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape, const struct sgrad_tensor *block,
+                           size_t offset, struct sgrad_tensor **tensor) {
+    struct sgrad_tensor *t = sgrad_xcalloc(1, sizeof *t);
+    t->name = sgrad_format("%s", name);
+    t->view = (struct sgrad_view){ dtype, shape };
+    t->lifetime = SGRAD_PERSISTENT;
+    t->borrows = true;
+    t->home = (char *)block->home + offset;
+    assert(block->home && offset + sgrad_view_bytes(&t->view) <= sgrad_view_bytes(&block->view));
+    starpu_variable_data_register(&t->handle, STARPU_MAIN_RAM, (uintptr_t)t->home, sgrad_view_bytes(&t->view));
+    starpu_data_set_name(t->handle, t->name);
+    *tensor = t;
+    return 0;
+}
+
 void sgrad_tensor_destroy(struct sgrad_tensor *tensor) {
     if (!tensor) return;
-    if (tensor->lifetime == SGRAD_PERSISTENT) {
+    if (tensor->borrows) {
+        starpu_data_unregister(tensor->handle);
+    } else if (tensor->lifetime == SGRAD_PERSISTENT) {
         starpu_data_unregister(tensor->handle);
         starpu_free_flags(tensor->home, sgrad_view_bytes(&tensor->view), HOME);
     } else {

@@ -110,6 +110,15 @@ struct sgrad__instruction *sgrad__add_instruction(struct sgrad_builder *builder,
                                                   const int *operand, int micro, int priority, char *name);
 /* Makes BUFFER an output of the steps b->when. Returns the index of the output. */
 int sgrad__add_output(struct sgrad_builder *builder, int buffer);
+/* Instructions that were appended to a program, in the order in which they must precede, or follow, another one. insert adds one;
+ * its memory is freed by put_in_order, which moves the instructions from COUNT on to their places. BEFORE, AFTER: COUNT elements,
+ * by instruction; NULL: none. */
+struct sgrad__insertion {
+    int count, *instruction;
+};
+void sgrad__insert(struct sgrad__insertion *at, int instruction);
+void sgrad__put_in_order(struct sgrad__program *program, int count, struct sgrad__insertion *before,
+                         struct sgrad__insertion *after);
 void *sgrad__own(struct sgrad__program *program, void *memory);     /* returns MEMORY, which is freed with the program */
 static inline struct sgrad_view sgrad__doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
 
@@ -183,6 +192,9 @@ void sgrad__mark_last_uses(struct sgrad__program *program);
  * m uses that of m - DISTANCE. Must be called after sgrad__mark_last_uses. LITTLE: buffers of different sizes may use the same
  * memory. FOR_GOOD: buffers without samples are never freed; otherwise those above 64 KiB are freed after their last use. */
 void sgrad__share_memory(struct sgrad__program *program, int distance, bool little, bool for_good);
+/* passes/arena.c: the same with less memory: buffers of any sizes may have bytes in common. Must be called after
+ * sgrad__mark_last_uses. */
+void sgrad__place_in_arena(struct sgrad_builder *builder, int distance);
 /* passes/spill.c: inserts moves to and from a file, so that the buffers with samples of this rank occupy at most BYTES at any
  * time. DISTANCE: as above. Must be called before sgrad__mark_last_uses. Returns false, and changes nothing, if that is too
  * little. */

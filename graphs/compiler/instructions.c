@@ -119,6 +119,35 @@ int sgrad__add_output(struct sgrad_builder *builder, int buffer) {
     return p->outputs++;
 }
 
+void sgrad__insert(struct sgrad__insertion *at, int instruction) {
+    at->instruction = sgrad_array_grow(at->instruction, at->count, sizeof *at->instruction);
+    at->instruction[at->count++] = instruction;
+}
+
+/* Copies the instructions of IS to TO, and frees the list. Returns their number. */
+static int put(const struct sgrad__program *program, struct sgrad__insertion *is, struct sgrad__instruction *to) {
+    for (int j = 0; is && j < is->count; j++) to[j] = program->instruction[is->instruction[j]];
+    const int count = is ? is->count : 0;
+    if (is) free(is->instruction);
+    return count;
+}
+
+void sgrad__put_in_order(struct sgrad__program *program, int count, struct sgrad__insertion *before,
+                         struct sgrad__insertion *after) {
+    struct sgrad__instruction *all = sgrad_xcalloc((size_t)program->instruction_count + 1, sizeof *all);
+    int *place = sgrad_xcalloc((size_t)count + 1, sizeof *place), next = 0;
+    for (int i = 0; i < count; i++) {
+        next += put(program, before ? &before[i] : NULL, &all[next]);
+        place[i] = next;
+        all[next++] = program->instruction[i];
+        next += put(program, after ? &after[i] : NULL, &all[next]);
+    }
+    for (int b = 0; b < program->buffer_count; b++) program->buffer[b].release = place[program->buffer[b].release];
+    memcpy(program->instruction, all, (size_t)program->instruction_count * sizeof *all);
+    free(all);
+    free(place);
+}
+
 /* ---- destruction ---------------------------------------------------------------------------------------------------- */
 
 void *sgrad__own(struct sgrad__program *program, void *memory) {
@@ -155,6 +184,7 @@ void sgrad__program_destroy(struct sgrad__program *program) {
     }
     for (int i = 0; i < program->owned_count; i++) free(program->owned[i]);
     for (int i = 0; i < program->shards; i++) free(program->shard[i].parameter);
+    sgrad_tensor_destroy(program->arena);
     sgrad_tensor_destroy(program->workspace);
     free(program->note);
     free(program->micro);

@@ -234,7 +234,8 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
         return NULL;
     }
     sgrad__mark_last_uses(p);
-    if (shares) sgrad__share_memory(p, distance, options->gpus || rows > 0 || marked(graph), options->gpus);
+    if (rows > 0) sgrad__place_in_arena(&b, distance);
+    else if (shares) sgrad__share_memory(p, distance, options->gpus || marked(graph), options->gpus);
     return p;
 }
 
@@ -247,7 +248,6 @@ static struct sgrad__program *build_within(struct sgrad_graph *graph, const stru
     double rows = limit - (sgrad__memory_all(&memory) - memory.activations);
     for (int i = 0; i < TRIES && rows > 0; i++) {
         struct sgrad__program *p = build(graph, options, rows);
-        if (!p) return NULL;
         memory = sgrad__program_memory(p, options->cpus, NULL);
         const double all = sgrad__memory_all(&memory), allowed = limit - (all - memory.activations);
         if (all <= limit) return p;

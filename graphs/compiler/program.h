@@ -23,6 +23,8 @@ struct sgrad__buffer {
     int follows;                                        /* buffer whose memory it reuses after that buffer's end; -1: none */
     int whole, part, parts;                             /* chunk PART of PARTS of the external buffer WHOLE; PARTS 0: none */
     size_t room;                                        /* bytes of its memory if other buffers reuse it; 0: those of view */
+    bool placed;                                        /* its memory begins at OFFSET of the arena */
+    size_t offset;
     int release;                                        /* after its last use, others reuse its memory from this instruction on */
     struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* one per copy; NULL before sgrad__program_allocate */
 };
@@ -125,6 +127,8 @@ struct sgrad__program {
     int shards;
     struct sgrad__shard *shard;
     struct sgrad__spilling spilling;
+    size_t arena_bytes;                                 /* memory of the buffers that are placed; 0: none is */
+    struct sgrad_tensor *arena;                         /* NULL before sgrad__program_allocate */
     int owned_count;
     void **owned;                                       /* memory that is freed with the program */
     struct sgrad_tensor *workspace;
@@ -288,6 +292,8 @@ extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgra
     sgrad__whole_on_gpus_kernel;
 /* passes/spill.c: the kernels of moves to and from a file, which are not tasks either. */
 extern const struct sgrad_kernel sgrad__store_kernel, sgrad__fetch_kernel;
+/* passes/arena.c: does nothing, but waits for all of its operands. */
+extern const struct sgrad_kernel sgrad__claim_kernel;
 
 /* ---- load_balance.c: assignment of updates to ranks ---- */
 

@@ -104,15 +104,9 @@ struct shelf {
     int count, *buffer;
 };
 
-/* Memory that is free from instruction RELEASE on. */
-struct pending {
-    int release, home, berth;
-};
-
 struct shelves {
-    int count, pending_count;
+    int count;
     struct shelf *shelf;
-    struct pending *pending;
 };
 
 static struct shelf *shelf_of(struct shelves *shelves, size_t bytes, int berth) {
@@ -136,23 +130,6 @@ static struct shelf *shelf_for(struct shelves *shelves, size_t bytes, int berth,
     return best;
 }
 
-static void put_away(struct shelves *shelves, const struct sgrad__program *program, int home, int berth) {
-    struct shelf *shelf = shelf_of(shelves, program->buffer[home].room, berth);
-    shelf->buffer = sgrad_array_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
-    shelf->buffer[shelf->count++] = home;
-}
-
-/* Puts the memory away that is free from instruction I on. */
-static void release(struct shelves *shelves, const struct sgrad__program *program, int i) {
-    int kept = 0;
-    for (int j = 0; j < shelves->pending_count; j++) {
-        const struct pending *p = &shelves->pending[j];
-        if (p->release <= i) put_away(shelves, program, p->home, p->berth);
-        else shelves->pending[kept++] = *p;
-    }
-    shelves->pending_count = kept;
-}
-
 /* Marks the buffers of messages. Their memory must not be larger than their content, because a message must have the same number
  * of bytes on both ranks. */
 static void keep_messages(const struct sgrad__program *program, bool *kept) {
@@ -168,7 +145,6 @@ void sgrad__share_memory(struct sgrad__program *program, int distance, bool litt
     for (int i = 0; i < program->instruction_count; i++) {
         struct sgrad__instruction *in = &program->instruction[i];
         const int berth = in->micro % distance;
-        release(&shelves, program, i);
         for (int j = 0; j < in->call->operands; j++) {
             struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &program->buffer[in->operand[j]];
             if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1)
@@ -192,13 +168,13 @@ void sgrad__share_memory(struct sgrad__program *program, int distance, bool litt
             if (!ends) continue;
             if (!buffer->rows || buffer->copies > 1 || kept[in->operand[j]]) continue;
             const int home = buffer->follows < 0 ? in->operand[j] : buffer->follows;
-            shelves.pending = sgrad_array_grow(shelves.pending, shelves.pending_count, sizeof *shelves.pending);
-            shelves.pending[shelves.pending_count++] = (struct pending){ buffer->release, home, berth };
+            struct shelf *shelf = shelf_of(&shelves, program->buffer[home].room, berth);
+            shelf->buffer = sgrad_array_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
+            shelf->buffer[shelf->count++] = home;
         }
     }
     for (int i = 0; i < shelves.count; i++) free(shelves.shelf[i].buffer);
     free(shelves.shelf);
-    free(shelves.pending);
     free(seen);
     free(kept);
 }
@@ -304,7 +280,7 @@ static struct life *find_lives(const struct sgrad__program *program, bool late) 
 }
 
 static double bytes_of(const struct sgrad__program *program, int b) {
-    return program->buffer[b].lent ? 0 : (double)sgrad__buffer_bytes(&program->buffer[b]) * program->buffer[b].copies;
+    return program->buffer[b].lent || program->buffer[b].placed ? 0 : (double)sgrad__buffer_bytes(&program->buffer[b]) * program->buffer[b].copies;
 }
 
 /* Returns the instruction at which the buffers have the most bytes. */
@@ -336,6 +312,7 @@ static struct sgrad__memory find_memory(const struct sgrad__program *program, in
         else if (lives[b].message) part = &m.messages;
         *part += bytes_of(program, b);
     }
+    m.activations += (double)program->arena_bytes;
     free(lives);
     return m;
 }
@@ -383,12 +360,17 @@ int sgrad__program_allocate(struct sgrad__program *program) {
     struct sgrad__spilling *s = &program->spilling;
     if (s->slots) SGRAD_TRY(sgrad_spill_open(s->folder, s->bytes, s->slots, &s->file));
     SGRAD_TRY(sgrad_workspace_create(w.of_cpus, w.of_gpus, &program->workspace));
+    if (program->arena_bytes)
+        SGRAD_TRY(sgrad_tensor_create("arena", SGRAD_U8, (struct sgrad_shape){ 1, { (int64_t)program->arena_bytes } },
+                                      SGRAD_PERSISTENT, &program->arena));
     for (int i = 0; i < program->buffer_count; i++) {
         struct sgrad__buffer *buffer = &program->buffer[i];
         struct sgrad_view is = buffer->view;
         if (sgrad__buffer_bytes(buffer) > sgrad_view_bytes(&is))
             is = (struct sgrad_view){ SGRAD_U8, { 1, { (int64_t)buffer->room } } };
-        for (int c = 0; c < buffer->copies && !buffer->lent; c++)
+        if (buffer->placed)
+            SGRAD_TRY(sgrad_tensor_create_in(buffer->name, is.dtype, is.shape, program->arena, buffer->offset, &buffer->tensor[0]));
+        for (int c = 0; c < buffer->copies && !buffer->lent && !buffer->placed; c++)
             SGRAD_TRY(sgrad_tensor_create(buffer->name, is.dtype, is.shape, buffer->lifetime, &buffer->tensor[c]));
     }
     for (int i = 0; i < program->buffer_count; i++)

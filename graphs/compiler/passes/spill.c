@@ -106,15 +106,6 @@ static void close_sequence(struct sequence *sequence) {
 
 /* ---- application of a plan ---- */
 
-/* Instructions that are inserted before and after each instruction of the program, as lists of indices. */
-struct insertion {
-    int count, *instruction;
-};
-static void insert(struct insertion *at, int instruction) {
-    at->instruction = sgrad_array_grow(at->instruction, at->count, sizeof *at->instruction);
-    at->instruction[at->count++] = instruction;
-}
-
 /* Appends a move of BUFFER to or from SLOT. Returns its index. */
 static int add_move(struct sgrad_builder *builder, const struct sgrad_kernel *kernel, int buffer, int slot, int micro) {
     const struct sgrad__buffer *is = &builder->p->buffer[buffer];
@@ -147,20 +138,20 @@ static void rename_from(struct sgrad__program *p, const struct sequence *sequenc
 }
 
 /* Adds the moves of SEQUENCE. IS: by buffer, the buffer that has its content now. */
-static void apply(struct sgrad_builder *builder, const struct sequence *sequence, int *is, int *slot, struct insertion *before,
-                  struct insertion *after) {
+static void apply(struct sgrad_builder *builder, const struct sequence *sequence, int *is, int *slot, struct sgrad__insertion *before,
+                  struct sgrad__insertion *after) {
     struct sgrad__program *p = builder->p;
     for (int i = 0; i < sequence->plan.count; i++) {
         const struct sgrad__absence *a = &sequence->plan.absence[i];
         const int old = is[a->buffer], micro = p->instruction[sequence->instruction[a->use]].micro;
         const int at = slot_of(p, slot, a->buffer);
         if (a->store >= 0)
-            insert(&after[sequence->instruction[a->store]], add_move(builder, &sgrad__store_kernel, old, at, micro));
+            sgrad__insert(&after[sequence->instruction[a->store]], add_move(builder, &sgrad__store_kernel, old, at, micro));
         p->buffer[old].release = sequence->instruction[a->release];
         const int new = sgrad__add_buffer(builder, sgrad_format("%s", p->buffer[old].name), p->buffer[old].view);
         p->buffer[new].rows = true;
         is[a->buffer] = new;
-        insert(&before[sequence->instruction[a->fetch]], add_move(builder, &sgrad__fetch_kernel, new, at, micro));
+        sgrad__insert(&before[sequence->instruction[a->fetch]], add_move(builder, &sgrad__fetch_kernel, new, at, micro));
         rename_from(p, sequence, a->use, old, new);
     }
     p->spilling.written += sequence->plan.written;
@@ -169,36 +160,16 @@ static void apply(struct sgrad_builder *builder, const struct sequence *sequence
         p->spilling.seconds = sequence->plan.seconds, p->spilling.waited = sequence->plan.waited;
 }
 
-/* Moves the instructions from COUNT on to their places. */
-static void put_in_order(struct sgrad__program *p, int count, const struct insertion *before, const struct insertion *after) {
-    struct sgrad__instruction *all = sgrad_xcalloc((size_t)p->instruction_count + 1, sizeof *all);
-    int *place = sgrad_xcalloc((size_t)count + 1, sizeof *place), next = 0;
-    for (int i = 0; i < count; i++) {
-        for (int j = 0; j < before[i].count; j++) all[next++] = p->instruction[before[i].instruction[j]];
-        place[i] = next;
-        all[next++] = p->instruction[i];
-        for (int j = 0; j < after[i].count; j++) all[next++] = p->instruction[after[i].instruction[j]];
-    }
-    for (int b = 0; b < p->buffer_count; b++) p->buffer[b].release = place[p->buffer[b].release];
-    memcpy(p->instruction, all, (size_t)p->instruction_count * sizeof *all);
-    free(place);
-    free(all);
-}
-
 static void apply_all(struct sgrad_builder *builder, struct sequence *const *sequence, int distance) {
     struct sgrad__program *p = builder->p;
     const int count = p->instruction_count, buffers = p->buffer_count;
-    struct insertion *before = sgrad_xcalloc((size_t)count + 1, sizeof *before),
+    struct sgrad__insertion *before = sgrad_xcalloc((size_t)count + 1, sizeof *before),
                      *after = sgrad_xcalloc((size_t)count + 1, sizeof *after);
     int *is = sgrad_xcalloc((size_t)buffers + 1, sizeof *is), *slot = sgrad_xcalloc((size_t)buffers + 1, sizeof *slot);
     for (int b = 0; b < buffers; b++) is[b] = b, slot[b] = -1;
     for (int s = 0; s < distance; s++) apply(builder, sequence[s], is, slot, before, after);
-    put_in_order(p, count, before, after);
+    sgrad__put_in_order(p, count, before, after);
     p->spilling.folder = builder->o->limit.folder;
-    for (int i = 0; i < count; i++) {
-        free(before[i].instruction);
-        free(after[i].instruction);
-    }
     free(before);
     free(after);
     free(is);
