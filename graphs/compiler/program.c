@@ -228,13 +228,15 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     sgrad__gather_weights(&b);
     close_builder(&b);
     const bool shares = options->fuse && options->training && (!options->gpus || options->recorded);
-    const int distance = shares ? sgrad__micros_at_once(&b, rows > 0) : 1;
-    if (rows > 0 && !sgrad__spill(&b, distance, rows)) {
+    const bool one_sequence = rows > 0 && p->grouped;
+    const int together = one_sequence ? options->cpus : 1;      /* tasks of a sequence that run at the same time */
+    const int distance = shares && !one_sequence ? sgrad__micros_at_once(&b, rows > 0) : 1;
+    if (rows > 0 && !sgrad__spill(&b, distance, together, rows)) {
         sgrad__program_destroy(p);
         return NULL;
     }
     sgrad__mark_last_uses(p);
-    if (rows > 0) sgrad__place_in_arena(&b, distance);
+    if (rows > 0) sgrad__place_in_arena(&b, distance, together);
     else if (shares) sgrad__share_memory(p, distance, options->gpus || marked(graph), options->gpus);
     return p;
 }

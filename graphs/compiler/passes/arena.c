@@ -51,7 +51,7 @@ static int lowest_first(const void *a, const void *b) {
 }
 
 /* Returns the buffers to place, without offsets. The caller must free them. */
-static struct place *find_places(const struct sgrad__program *p, int distance, int *count) {
+static struct place *find_places(const struct sgrad__program *p, int distance, int running, int *count) {
     struct place *all = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *all);
     int *index = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *index), used = 0;   /* 1 + index in ALL; 0: none */
     for (int i = 0; i < p->instruction_count; i++)
@@ -64,7 +64,7 @@ static struct place *find_places(const struct sgrad__program *p, int distance, i
                 index[b] = ++used;
             }
             struct place *is = &all[index[b] - 1];
-            is->end = i + 1 > p->buffer[b].release ? i + 1 : p->buffer[b].release;
+            is->end = i + running > p->buffer[b].release ? i + running : p->buffer[b].release;
         }
     free(index);
     *count = used;
@@ -165,11 +165,11 @@ static void keep_memory(struct sgrad__program *p) {
         }
 }
 
-void sgrad__place_in_arena(struct sgrad_builder *builder, int distance) {
+void sgrad__place_in_arena(struct sgrad_builder *builder, int distance, int running) {
     struct sgrad__program *p = builder->p;
     int count;
     const int steps = p->instruction_count;
-    struct place *place = find_places(p, distance, &count);
+    struct place *place = find_places(p, distance, running, &count);
     struct range *taken = sgrad_xcalloc((size_t)count + 1, sizeof *taken);
     struct sgrad__insertion *before = sgrad_xcalloc((size_t)steps + 1, sizeof *before);
     int *waits = sgrad_xcalloc((size_t)count + 1, sizeof *waits);

@@ -68,18 +68,21 @@ double sgrad__residence_peak(const struct sgrad__residence_problem *problem) {
 
 /* ---- eviction ---- */
 
-static bool is_used_by(const struct sgrad__task_uses *task, int buffer) {
-    for (int j = 0; j < task->count; j++)
-        if (task->buffer[j] == buffer) return true;
+/* Returns true if task K, or one that may still run when it starts, uses BUFFER. */
+static bool is_in_use(const struct planner *planner, int k, int buffer) {
+    for (int t = k; t >= 0 && t > k - planner->is->running; t--)
+        for (int j = 0; j < planner->is->task[t].count; j++)
+            if (planner->is->task[t].buffer[j] == buffer) return true;
     return false;
 }
 
-/* Returns the buffer in memory that task K does not use and that is used again last; -1: there is none. */
+/* Returns the buffer in memory that is used again last, but not by the tasks that run with task K; -1: there is none. */
 static int find_victim(const struct planner *planner, int k) {
     int best = -1;
     for (int b = 0; b < planner->is->buffers; b++) {
         const struct state *s = &planner->state[b];
-        if (!s->here || planner->is->fixed[b] || planner->is->bytes[b] <= 0 || is_used_by(&planner->is->task[k], b)) continue;
+        if (!s->here || s->next == s->uses || planner->is->fixed[b] || planner->is->bytes[b] <= 0) continue;
+        if (is_in_use(planner, k, b)) continue;
         if (best < 0 || s->use[s->next] > planner->state[best].use[planner->state[best].next]) best = b;
     }
     return best;
@@ -96,11 +99,22 @@ static void evict(struct planner *planner, int b, int k) {
     s->here = false, s->stored = true;
 }
 
-/* Returns 0, or the bytes that task K needs. */
+/* Frees the buffers of which task K has the last use. */
+static void free_last(struct planner *planner, int k, double *now) {
+    for (int j = 0; k >= 0 && j < planner->is->task[k].count; j++) {
+        struct state *s = &planner->state[planner->is->task[k].buffer[j]];
+        if (s->next < s->uses || s->use[s->uses - 1] != k) continue;
+        s->here = false;
+        *now -= planner->is->bytes[planner->is->task[k].buffer[j]];
+    }
+}
+
+/* Returns 0, or the bytes that task K, and those that run at the same time, need. */
 static double visit(struct planner *planner, int k, double *now) {
     const struct sgrad__residence_problem *p = planner->is;
     const struct sgrad__task_uses *task = &p->task[k];
     double more = 0;
+    free_last(planner, k - p->running, now);
     for (int j = 0; j < task->count; j++)
         if (!planner->state[task->buffer[j]].here) more += p->bytes[task->buffer[j]];
     while (*now + more > p->limit) {
@@ -115,9 +129,7 @@ static double visit(struct planner *planner, int k, double *now) {
         struct state *s = &planner->state[task->buffer[j]];
         s->here = true;
         if (task->writes[j]) s->stored = false;
-        if (++s->next < s->uses) continue;
-        s->here = false;
-        *now -= p->bytes[task->buffer[j]];
+        s->next++;
     }
     return 0;
 }

@@ -15,6 +15,8 @@ struct sgrad__task_uses {
 
 struct sgrad__residence_problem {
     int tasks, buffers;
+    int running;                    /* tasks that run at the same time: buffers of a task, and those of the RUNNING - 1 before it,
+                                       must be in memory */
     const struct sgrad__task_uses *task;
     const double *bytes;            /* by buffer */
     const bool *fixed;              /* by buffer: it stays in memory from its first to its last use */
@@ -40,7 +42,7 @@ struct sgrad__residence {
 };
 
 /* Plans the sequence, so that at most limit bytes are in memory at any time. The caller must free *RESULT with
- * sgrad__residence_free. Returns 0, or the bytes of the task that uses more than the limit, and then sets nothing. */
+ * sgrad__residence_free. Returns 0, or the bytes that some tasks need together, more than the limit; *RESULT is then not set. */
 double sgrad__residence_plan(const struct sgrad__residence_problem *problem, struct sgrad__residence *result);
 void sgrad__residence_free(struct sgrad__residence *result);
 /* Returns the maximum number of bytes in memory if nothing is moved. */

@@ -8,7 +8,9 @@
  *                                        memory of a is free                            memory of a' is used
  *
  * Micro-batches whose numbers are equal modulo DISTANCE use the same memory, one after another. They form a sequence, which is
- * planned separately: DISTANCE sequences share the limit, the bandwidth of the file and the workers.
+ * planned separately: DISTANCE sequences share the limit, the bandwidth of the file and the workers. If micro-batches form groups
+ * (batch norm), each layer is computed for all of them before the next one; then all are one sequence, of which several tasks run
+ * at the same time.
  *
  * Limits: only for CPUs; gradients of parameters, parameters and optimizer states are not moved. */
 #include "graphs/compiler/builder.h"
@@ -73,7 +75,8 @@ static void add_task(struct sequence *s, const struct sgrad__program *p, int i, 
     s->task[s->is.tasks++] = (struct sgrad__task_uses){ seconds, count, buffer, writes };
 }
 
-static struct sequence *open_sequence(const struct sgrad_builder *builder, int berth, int distance, double share) {
+static struct sequence *open_sequence(const struct sgrad_builder *builder, int berth, int distance, int running) {
+    const double share = 1.0 / distance;
     const struct sgrad__program *p = builder->p;
     const struct sgrad__memory_limit *limit = &builder->o->limit;
     struct sequence *s = sgrad_xcalloc(1, sizeof *s);
@@ -85,6 +88,7 @@ static struct sequence *open_sequence(const struct sgrad_builder *builder, int b
     for (int i = 0; i < p->instruction_count; i++)
         if (runs_in(p, i, berth, distance)) add_task(s, p, i, slower * seconds_of(&p->instruction[i], limit));
     s->is.buffers = p->buffer_count;
+    s->is.running = running;
     s->is.task = s->task, s->is.bytes = s->bytes, s->is.fixed = s->fixed;
     s->is.write = share * limit->speed.write, s->is.read = share * limit->speed.read;
     return s;
@@ -176,12 +180,12 @@ static void apply_all(struct sgrad_builder *builder, struct sequence *const *seq
     free(slot);
 }
 
-bool sgrad__spill(struct sgrad_builder *builder, int distance, double bytes) {
+bool sgrad__spill(struct sgrad_builder *builder, int distance, int running, double bytes) {
     const int used = distance < builder->micros ? distance : builder->micros;
     struct sequence **sequence = sgrad_xcalloc((size_t)distance, sizeof *sequence);
     bool fits = true;
     for (int s = 0; s < used && fits; s++) {
-        sequence[s] = open_sequence(builder, s, distance, 1.0 / used);
+        sequence[s] = open_sequence(builder, s, used, running);
         sequence[s]->is.limit = bytes / used;
         fits = sgrad__residence_plan(&sequence[s]->is, &sequence[s]->plan) == 0;
     }
