@@ -162,10 +162,6 @@ struct sgrad_tensor {
 };
 int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape,
                         enum sgrad_lifetime lifetime, struct sgrad_tensor **tensor);    /* copies NAME; SGRAD_ENOMEM */
-/* Creates a tensor in the host buffer of BLOCK, a persistent tensor, which must outlive it. No kernel may use BLOCK itself.
- * Accesses to several tensors in the same bytes are not ordered, unless tasks that use both of them order them. */
-int sgrad_tensor_create_in(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape, const struct sgrad_tensor *block,
-                           size_t offset, struct sgrad_tensor **tensor);
 /* Scratch memory of OF_CPUS bytes on a CPU, OF_GPUS on a GPU, while a task runs. If both are 0, returns 0 and creates nothing. */
 int sgrad_workspace_create(size_t of_cpus, size_t of_gpus, struct sgrad_tensor **tensor);
 void sgrad_tensor_destroy(struct sgrad_tensor *tensor);                 /* waits for its tasks; NULL is allowed */

@@ -225,7 +225,8 @@ int sgrad_spill_open(const char *folder, const size_t *bytes, int slots, struct 
     while (s->threads < THREADS && (s->thread[s->threads] = sgrad_thread_start(work, s))) s->threads++;
     if (s->threads) return *spill = s, 0;
     sgrad_spill_close(s);
-    return sgrad_log_error(SGRAD_ENOMEM, "the threads that move tensors cannot be started; check the limit of threads (ulimit -u)");
+    return sgrad_log_error(SGRAD_ENOMEM,
+                           "the threads that move tensors cannot be started; check the limit of threads (ulimit -u)");
 }
 
 void sgrad_spill_close(struct sgrad_spill *spill) {

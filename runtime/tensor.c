@@ -1,6 +1,7 @@
 /* tensor.c: shapes, and tensors: named memory that StarPU transfers between devices. */
 #include "config.h"
 #include "runtime/internal.h"
+#include "runtime/partitions.h"
 #include "runtime/runtime.h"
 
 #include <assert.h>

@@ -196,8 +196,8 @@ void sgrad__share_memory(struct sgrad__program *program, int distance, bool litt
  * sgrad__mark_last_uses. */
 void sgrad__place_in_arena(struct sgrad_builder *builder, int distance, int running);
 /* passes/spill.c: inserts moves to and from a file, so that the buffers with samples of this rank occupy at most BYTES at any
- * time. DISTANCE: as above; RUNNING: tasks of each of these sequences that run at the same time. Must be called before sgrad__mark_last_uses. Returns false, and changes nothing, if that is too
- * little. */
+ * time. DISTANCE: as above; RUNNING: tasks of each of these sequences that run at the same time. Must be called before
+ * sgrad__mark_last_uses. Returns false, and changes nothing, if that is too little. */
 bool sgrad__spill(struct sgrad_builder *builder, int distance, int running, double bytes);
 
 /* ---- sums.c ---- */

@@ -250,6 +250,7 @@ static struct sgrad__program *build_within(struct sgrad_graph *graph, const stru
     double rows = limit - (sgrad__memory_all(&memory) - memory.activations);
     for (int i = 0; i < TRIES && rows > 0; i++) {
         struct sgrad__program *p = build(graph, options, rows);
+        if (!p) return NULL;
         memory = sgrad__program_memory(p, options->cpus, NULL);
         const double all = sgrad__memory_all(&memory), allowed = limit - (all - memory.activations);
         if (all <= limit) return p;

@@ -19,6 +19,7 @@
 static const double FLOPS = 60e9, BANDWIDTH = 8e9;
 /* Bytes for tasks, messages and primitives, which are created during training. */
 static const double REST = 48e6;
+static const double MIB = 1 << 20;  /* the M of options */
 
 /* Returns the bytes of this process in memory; 0: unknown. */
 static double resident(void) {
@@ -41,8 +42,9 @@ static int check(const struct sgrad__run *run) {
     if (o->spill && !o->memory) return sgrad_log_error(SGRAD_EINVAL, "--spill %s requires --memory SIZE", o->spill);
     if (!o->memory) return 0;
     if (run->context->gpus)
-        return sgrad_log_error(SGRAD_EINVAL, "--memory limits a rank without GPUs; add --gpus 0, or limit the memory of a step by "
-                                             "--micro-batch or --recompute");
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--memory limits a rank without GPUs; add --gpus 0, or use less memory by --micro-batch or "
+                               "--recompute");
     if (o->no_fuse) return sgrad_log_error(SGRAD_EINVAL, "--memory requires fused tasks; omit --no-fuse");
     return 0;
 }
@@ -71,6 +73,6 @@ int sgrad__run_explain_limit(const struct sgrad__run *run, const struct sgrad_pr
     return sgrad_log_error(SGRAD_ENOMEM,
                            "--memory %.0fM is too little: a rank requires %.0fM%s, of which %.0fM are not used by steps; give "
                            "--memory %.0fM, %sa smaller --micro-batch, or --recompute",
-                           1e-6 * (double)o->memory, 1e-6 * least, spills ? " with --spill" : "", 1e-6 * run->batch.other_memory,
-                           1e-6 * least + 1, spills ? "" : "--spill DIR, ");
+                           (double)o->memory / MIB, least / MIB, spills ? " with --spill" : "", run->batch.other_memory / MIB,
+                           1.02 * least / MIB, spills ? "" : "--spill DIR, ");
 }

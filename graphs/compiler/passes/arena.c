@@ -60,7 +60,8 @@ static struct place *find_places(const struct sgrad__program *p, int distance, i
             if (b < 0 || !p->buffer[b].rows || p->buffer[b].lifetime != SGRAD_TRANSIENT || p->buffer[b].copies != 1) continue;
             if (!index[b]) {
                 const size_t bytes = (sgrad_view_bytes(&p->buffer[b].view) + ALIGNED - 1) / ALIGNED * ALIGNED;
-                all[used] = (struct place){ .buffer = b, .berth = p->instruction[i].micro % distance, .first = i, .bytes = bytes };
+                const int berth = p->instruction[i].micro % distance;
+                all[used] = (struct place){ .buffer = b, .berth = berth, .first = i, .bytes = bytes };
                 index[b] = ++used;
             }
             struct place *is = &all[index[b] - 1];

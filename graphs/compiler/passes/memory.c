@@ -280,7 +280,8 @@ static struct life *find_lives(const struct sgrad__program *program, bool late) 
 }
 
 static double bytes_of(const struct sgrad__program *program, int b) {
-    return program->buffer[b].lent || program->buffer[b].placed ? 0 : (double)sgrad__buffer_bytes(&program->buffer[b]) * program->buffer[b].copies;
+    const struct sgrad__buffer *is = &program->buffer[b];
+    return is->lent || is->placed ? 0 : (double)sgrad__buffer_bytes(is) * is->copies;
 }
 
 /* Returns the instruction at which the buffers have the most bytes. */
@@ -369,7 +370,8 @@ int sgrad__program_allocate(struct sgrad__program *program) {
         if (sgrad__buffer_bytes(buffer) > sgrad_view_bytes(&is))
             is = (struct sgrad_view){ SGRAD_U8, { 1, { (int64_t)buffer->room } } };
         if (buffer->placed)
-            SGRAD_TRY(sgrad_tensor_create_in(buffer->name, is.dtype, is.shape, program->arena, buffer->offset, &buffer->tensor[0]));
+            SGRAD_TRY(sgrad_tensor_create_in(buffer->name, is.dtype, is.shape, program->arena, buffer->offset,
+                                             &buffer->tensor[0]));
         for (int c = 0; c < buffer->copies && !buffer->lent && !buffer->placed; c++)
             SGRAD_TRY(sgrad_tensor_create(buffer->name, is.dtype, is.shape, buffer->lifetime, &buffer->tensor[c]));
     }

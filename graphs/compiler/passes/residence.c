@@ -17,7 +17,8 @@
  *    free.
  * 3. Predict. The tasks run one after another, beside one write and one read at a time.
  *
- * Limits: the bandwidth does not affect the choice of buffers. A task waits for a write to end if its memory is needed earlier. */
+ * Limits: the bandwidth does not affect the choice of buffers. A task waits for a write to end if its memory is needed
+ * earlier. */
 #include "graphs/compiler/passes/residence.h"
 #include "runtime/runtime.h"
 

@@ -142,8 +142,8 @@ static void rename_from(struct sgrad__program *p, const struct sequence *sequenc
 }
 
 /* Adds the moves of SEQUENCE. IS: by buffer, the buffer that has its content now. */
-static void apply(struct sgrad_builder *builder, const struct sequence *sequence, int *is, int *slot, struct sgrad__insertion *before,
-                  struct sgrad__insertion *after) {
+static void apply(struct sgrad_builder *builder, const struct sequence *sequence, int *is, int *slot,
+                  struct sgrad__insertion *before, struct sgrad__insertion *after) {
     struct sgrad__program *p = builder->p;
     for (int i = 0; i < sequence->plan.count; i++) {
         const struct sgrad__absence *a = &sequence->plan.absence[i];

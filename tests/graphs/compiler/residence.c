@@ -1,0 +1,148 @@
+/* residence.c: a plan of moves has every buffer in memory, with its content, when a task uses it; it stays within the limit; and
+ * for buffers of one size no plan reads less. */
+#include "graphs/compiler/passes/residence.h"
+#include "runtime/runtime.h"
+#include "tests/asserts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TASKS = 9, BUFFERS = 5, USES = 2, TRIALS = 3000 };
+
+struct example {
+    struct sgrad__residence_problem is;
+    struct sgrad__task_uses task[TASKS];
+    int buffer[TASKS][USES];
+    bool writes[TASKS][USES], fixed[BUFFERS];
+    double bytes[BUFFERS];
+};
+
+static int below(unsigned *seed, int n) { return rand_r(seed) % n; }
+
+static void draw(struct example *e, unsigned *seed, bool equal, int running) {
+    bool seen[BUFFERS] = { false };
+    *e = (struct example){ .is = { .tasks = TASKS, .buffers = BUFFERS, .running = running, .write = 1, .read = 1 } };
+    for (int k = 0; k < TASKS; k++) {
+        int count = 0;
+        for (int j = 0; j < USES; j++) {
+            const int b = below(seed, BUFFERS);
+            if (count && e->buffer[k][0] == b) continue;
+            e->buffer[k][count] = b;
+            e->writes[k][count++] = !seen[b] || !below(seed, 3);
+            seen[b] = true;
+        }
+        e->task[k] = (struct sgrad__task_uses){ 1 + below(seed, 3), count, e->buffer[k], e->writes[k] };
+    }
+    for (int b = 0; b < BUFFERS; b++) e->bytes[b] = equal ? 1 : 1 + below(seed, 4);
+    e->is.task = e->task, e->is.bytes = e->bytes, e->is.fixed = e->fixed;
+}
+
+/* Follows the plan. CONTENT: the version of each buffer, in memory and in the file; -1: none. */
+static void follow(const struct sgrad__residence_problem *p, const struct sgrad__residence *r) {
+    int memory[BUFFERS], file[BUFFERS], version[BUFFERS], last[BUFFERS];
+    for (int b = 0; b < BUFFERS; b++) memory[b] = file[b] = version[b] = last[b] = -1;
+    for (int k = 0; k < p->tasks; k++)
+        for (int j = 0; j < p->task[k].count; j++) last[p->task[k].buffer[j]] = k;
+    for (int k = 0; k < p->tasks; k++) {
+        double used = 0;
+        for (int i = 0; i < r->count; i++) {
+            const struct sgrad__absence *a = &r->absence[i];
+            assert_true(a->store < a->release && a->release < a->use && a->fetch <= a->use && a->release <= a->fetch);
+            if (a->release == k) {
+                assert_int_equal(file[a->buffer], version[a->buffer]);
+                memory[a->buffer] = -1;
+            }
+            if (a->fetch == k) memory[a->buffer] = file[a->buffer];
+        }
+        for (int j = 0; j < p->task[k].count; j++) {
+            const int b = p->task[k].buffer[j];
+            assert_int_equal(memory[b], version[b]);
+            if (p->task[k].writes[j] || version[b] < 0) version[b] = memory[b] = k;
+        }
+        for (int b = 0; b < BUFFERS; b++)
+            if (memory[b] >= 0 && last[b] > k - p->running) used += p->bytes[b];
+        assert_true(used <= p->limit);
+        for (int i = 0; i < r->count; i++)
+            if (r->absence[i].store == k) file[r->absence[i].buffer] = version[r->absence[i].buffer];
+    }
+}
+
+static void check_followed(void **state) {
+    (void)state;
+    unsigned seed = 1;
+    int planned = 0;
+    for (int t = 0; t < TRIALS; t++) {
+        struct example e;
+        struct sgrad__residence r;
+        draw(&e, &seed, t % 2, 1 + t % 3);
+        e.is.limit = 1 + below(&seed, 12);
+        if (sgrad__residence_plan(&e.is, &r)) continue;
+        follow(&e.is, &r);
+        planned += r.count > 0;
+        assert_true(r.peak <= e.is.limit && r.seconds >= r.waited);
+        if (sgrad__residence_peak(&e.is) <= e.is.limit && e.is.running == 1) assert_int_equal(r.count, 0);
+        sgrad__residence_free(&r);
+    }
+    assert_true(planned > TRIALS / 10);
+}
+
+/* Returns the fewest reads of the tasks from K on, if the buffers in HERE are in memory. Tries every set of evictions. */
+static int fewest(const struct example *e, int k, unsigned here, unsigned alive, const int *last) {
+    if (k == TASKS) return 0;
+    const int limit = (int)e->is.limit;
+    unsigned needed = 0;
+    for (int j = 0; j < e->task[k].count; j++) needed |= 1u << e->task[k].buffer[j];
+    const int reads = __builtin_popcount(needed & alive & ~here);
+    int best = TASKS * BUFFERS;
+    for (unsigned kept = here;; kept = (kept - 1) & here) {         /* the subsets of HERE */
+        const unsigned now = kept | needed;
+        if ((needed & here & ~kept) == 0 && __builtin_popcount(now) <= limit) {
+            unsigned next = now, live = alive | needed;
+            for (int b = 0; b < BUFFERS; b++)
+                if (last[b] <= k) next &= ~(1u << b), live &= ~(1u << b);
+            const int more = reads + fewest(e, k + 1, next, live, last);
+            if (more < best) best = more;
+        }
+        if (!kept) break;
+    }
+    return best;
+}
+
+static void reads_little(void **state) {
+    (void)state;
+    unsigned seed = 2;
+    for (int t = 0; t < TRIALS / 10; t++) {
+        struct example e;
+        struct sgrad__residence r;
+        int last[BUFFERS];
+        draw(&e, &seed, true, 1);
+        e.is.limit = 2 + below(&seed, 3);
+        for (int b = 0; b < BUFFERS; b++) last[b] = -1;
+        for (int k = 0; k < TASKS; k++)
+            for (int j = 0; j < e.task[k].count; j++) last[e.buffer[k][j]] = k;
+        assert_true(sgrad__residence_plan(&e.is, &r) == 0);
+        assert_int_equal((int)r.read, fewest(&e, 0, 0, 0, last));
+        sgrad__residence_free(&r);
+    }
+}
+
+static void names_what_a_task_needs(void **state) {
+    (void)state;
+    const int both[] = { 0, 1 };
+    const bool writes[] = { true, true }, fixed[] = { false, false };
+    const double bytes[] = { 3, 4 };
+    const struct sgrad__task_uses task = { 1, 2, both, writes };
+    const struct sgrad__residence_problem p = { .tasks = 1, .buffers = 2, .running = 1, .task = &task, .bytes = bytes,
+                                                .fixed = fixed, .limit = 6, .write = 1, .read = 1 };
+    struct sgrad__residence r;
+    assert_true(sgrad__residence_plan(&p, &r) == 7);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("a planned buffer is in memory, with its content, when a task uses it", check_followed),
+        sentence("for buffers of one size, no plan reads less", reads_little),
+        sentence("a limit that is too low for a task is refused", names_what_a_task_needs),
+    };
+    return run_sentences(argc, argv, tests, NULL, NULL);
+}

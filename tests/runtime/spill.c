@@ -1,0 +1,106 @@
+/* spill.c: a file returns the contents that were moved to it, of any size, in the order of submission; tasks wait for moves, and
+ * moves for tasks. */
+#include "runtime/spill.h"
+#include "tests/asserts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SLOTS = 5, TURNS = 20 };
+static const int sizes[SLOTS] = { 1, 1024, 1025, 70000, 3000001 };    /* elements: less than a block, blocks, several pieces */
+
+static void add_one(const struct sgrad_args *args) {
+    float *x = args->data[0];
+    for (int64_t i = 0; i < sgrad_shape_count(&args->view[0].shape); i++) x[i] += 1;
+}
+static const struct sgrad_kernel adding = { .name = "adding", .cpu = add_one };
+
+static void nothing(void *arg) { (void)arg; }
+
+static const char *scratch(void) {
+    const char *folder = getenv("TMPDIR");
+    return folder ? folder : "/tmp";
+}
+
+static void submit(const struct sgrad_kernel *kernel, struct sgrad_tensor *tensor, struct sgrad_bound_kernel *call) {
+    *call = (struct sgrad_bound_kernel){ .kernel = kernel, .operands = 1, .view = { tensor->view }, .access = { SGRAD_RW } };
+    sgrad_bound_kernel_prepare(call);
+    assert_done(sgrad_task_submit(&(struct sgrad_submission){ .call = call, .operand = &tensor }));
+}
+
+/* Each turn adds 1 to x, writes it, reads it to y, adds 1 to y and copies y to x: with a lost or an early move the result has
+ * another value. All turns are submitted before the first one ends. */
+static void returns_contents(void **state) {
+    (void)state;
+    static struct sgrad_bound_kernel call[SLOTS][2 * TURNS];
+    struct sgrad_tensor *x[SLOTS], *y[SLOTS];
+    struct sgrad_spill *spill;
+    size_t bytes[SLOTS];
+    double all = 0;
+    for (int s = 0; s < SLOTS; s++) all += (double)(bytes[s] = (size_t)sizes[s] * sizeof(float));
+    assert_done(sgrad_spill_open(scratch(), bytes, SLOTS, &spill));
+    for (int s = 0; s < SLOTS; s++) {
+        assert_done(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(1, sizes[s]), SGRAD_PERSISTENT, &x[s]));
+        assert_done(sgrad_tensor_create("y", SGRAD_F32, sgrad_shape(1, sizes[s]), SGRAD_TRANSIENT, &y[s]));
+    }
+    for (int t = 0; t < TURNS; t++)
+        for (int s = 0; s < SLOTS; s++) {
+            submit(&adding, x[s], &call[s][2 * t]);
+            assert_done(sgrad_spill_write(spill, &(struct sgrad_spill_move){ .tensor = x[s], .slot = s, .done = nothing }));
+            assert_done(sgrad_spill_read(spill, &(struct sgrad_spill_move){ .tensor = y[s], .slot = s, .done = nothing }));
+            submit(&adding, y[s], &call[s][2 * t + 1]);
+            assert_done(sgrad_tensor_copy(y[s], x[s]));
+        }
+    assert_done(sgrad_wait_all());
+    for (int s = 0; s < SLOTS; s++) {
+        float *is = sgrad_xcalloc((size_t)sizes[s], sizeof *is);
+        assert_done(sgrad_tensor_read(x[s], is));
+        for (int i = 0; i < sizes[s]; i++) assert_float_equal(is[i], 2 * TURNS, 0);
+        free(is);
+        sgrad_tensor_destroy(x[s]);
+        sgrad_tensor_destroy(y[s]);
+    }
+    const struct sgrad_spill_totals totals = sgrad_spill_totals(spill);
+    assert_float_equal(totals.written, TURNS * all, 0);
+    assert_float_equal(totals.read, TURNS * all, 0);
+    assert_true(totals.seconds > 0);
+    sgrad_spill_close(spill);
+}
+
+static void refuses_folders(void **state) {
+    (void)state;
+    struct sgrad_spill *spill;
+    struct sgrad_spill_speed speed;
+    char *file = sgrad_format("%s/spill-is-a-file-%d", scratch(), (int)getpid());
+    FILE *f = fopen(file, "w");
+    fclose(f);
+    assert_int_equal(sgrad_spill_open("/nonexistent", &(size_t){ 1 }, 1, &spill), SGRAD_EIO);
+    assert_int_equal(sgrad_spill_open(file, &(size_t){ 1 }, 1, &spill), SGRAD_EIO);
+    assert_int_equal(sgrad_spill_open(scratch(), &(size_t){ (size_t)1 << 60 }, 1, &spill), SGRAD_EIO);
+    assert_int_equal(sgrad_spill_measure("/nonexistent", &speed), SGRAD_EIO);
+    assert_done(sgrad_spill_measure(scratch(), &speed));
+    assert_true(speed.write > 0 && speed.read > 0);
+    unlink(file);
+    free(file);
+    sgrad_spill_close(NULL);
+}
+
+static struct sgrad_context *context;
+static int begin_context(void **state) {
+    (void)state;
+    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 2, .gpus = -1 }, &context) ? -1 : 0;
+}
+static int end_context(void **state) {
+    (void)state;
+    sgrad_context_close(context);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("a file returns the contents that were moved to it, in order", returns_contents),
+        sentence("folders without a disk, or without enough space, are refused", refuses_folders),
+    };
+    return run_sentences(argc, argv, tests, begin_context, end_context);
+}
