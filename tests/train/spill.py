@@ -1,0 +1,121 @@
+"""A run with --memory stays within it, and has the same weights, bit by bit, as one without: activations move to --spill."""
+import os
+import random
+import re
+import subprocess
+
+from run import REFERENCE, command, content, folder, losses, main, ranks, resuming, stargrad, wait_for_steps
+
+TEXT = os.path.join(REFERENCE, "text.txt")
+BASE = ("--gpus", 0, "--cpus", 2, "--steps", 4, "--deterministic", "--checkpoint-every", 0, "--evaluate-last")
+RESNET = ("--model", "resnet20", "--data", "synthetic:32x32x3,10,512", "--batch", 128, *BASE)
+GPT = ("--model", "gpt:layers=3,heads=4,width=128,context=128,vocabulary=2048", "--data", f"text:{TEXT},128", "--batch", 32,
+       "--micro-batch", 4, "--optimizer", "adamw", *BASE)
+LLAMA = ("--model", "llama:layers=2,heads=4,kv_heads=2,width=128,hidden=256,context=128,vocabulary=2048", "--data", f"text:{TEXT},128",
+         "--batch", 32, "--micro-batch", 4, "--optimizer", "adamw", *BASE)
+
+
+def peak(*words):
+    """Runs the program; returns its output and its largest resident memory in bytes."""
+    process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, said
+    return said, usage.ru_maxrss * 1024
+
+
+def disk():
+    path = folder("spill")
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+def least(*words):
+    """The memory in MiB for which the program asks, if it is given far too little."""
+    said = stargrad("train", *words, "--memory", "1M", "--spill", disk(), "--print", status=1)
+    assert said.count("\n") == 1, said
+    return int(re.search(r"give --memory (\d+)M", said)[1])
+
+
+def moved(said):
+    """Megabytes that a step writes and reads; zeros, if the memory suffices once buffers share it more tightly."""
+    if ": all activations stay in memory" in said:
+        return [0, 0]
+    return [float(x) for x in re.search(r"^limit .* a step writes ([\d.]+) MB to \S+ and reads ([\d.]+) ", said, re.M).groups()]
+
+
+def equal(*words):
+    """The smallest memory for which the program asks is enough, and gives the same weights. Returns the megabytes that are moved."""
+    free, limited = folder("free"), folder("limited")
+    _, whole = peak("train", *words, "--out", free)
+    limit = least(*words, "--out", folder("print"))
+    said, used = peak("train", *words, "--out", limited, "--memory", f"{limit}M", "--spill", disk())
+    assert used <= limit << 20 and used < 0.8 * whole, (words, used, limit << 20, whole)
+    assert losses(limited) == losses(free), words
+    assert content(limited) == content(free), words
+    return moved(said)
+
+
+def test_batch_norm():
+    """Micro-batches of a batch-norm group are one sequence."""
+    for more in ((), ("--precision", "bf16"), ("--micro-batch", 8, "--cpus", 1)):
+        written, read = equal(*RESNET, *more)
+        assert read >= written > 100 / (2 if more else 1), (more, written, read)
+
+
+def test_language():
+    """Each worker has its own micro-batches."""
+    assert equal(*GPT)[0] > 10
+    assert equal(*LLAMA)[0] > 10
+    equal(*GPT, "--recompute")
+
+
+def test_other_options():
+    for more in (("--ema", 0.9), ("--optimizer", "kfac", "--kfac-factor-every", 1, "--kfac-eigen-every", 2), ("--clip-norm", 1)):
+        equal(*RESNET, *more)
+
+
+def test_enough():
+    """Nothing is moved if all of it fits. Without a folder, too little memory is an error."""
+    said = stargrad("train", *RESNET, "--memory", "4G", "--spill", disk(), "--print")
+    assert "all activations stay in memory" in said and "store" not in said, said
+    said = stargrad("train", *RESNET, "--memory", "150M", "--print", status=1)
+    assert said.count("\n") == 1 and "--memory 150M is too little" in said and "--spill DIR" in said, said
+
+
+def test_refused():
+    for words, status, reason in ((("--spill", "/tmp"), 2, "requires --memory SIZE"), (("--memory", "1G", "--no-fuse"), 2, "omit --no-fuse"),
+                                  (("--memory", "150M", "--spill", "/nonexistent"), 1, "/nonexistent: cannot be opened")):
+        said = stargrad("train", *RESNET, *words, "--print", status=status)
+        assert said.count("\n") == 1 and reason in said, said
+
+
+def test_killed():
+    """A killed run leaves nothing in the folder, and continues to the same weights, with another limit."""
+    words = ("train", *RESNET, "--steps", 12, "--checkpoint-every", "3s", "--spill")
+    free, killed, spill, dice = folder("free"), folder("killed"), disk(), random.Random(3)
+    stargrad("train", *RESNET, "--steps", 12, "--checkpoint-every", "3s", "--out", free)
+    for memory in ("150M", "170M"):
+        process = subprocess.Popen(command(*words, spill, "--memory", memory, "--out", killed, *resuming(killed)), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        wait_for_steps(killed, dice.randrange(1, 8), process)
+        process.kill()
+        process.wait()
+        assert os.listdir(spill) == []
+    stargrad(*words, spill, "--memory", "160M", "--out", killed, *resuming(killed))
+    assert losses(killed) == losses(free) and content(killed) == content(free)
+
+
+def test_ranks():
+    """Each rank has its own limit and its own file."""
+    for words, memory in ((RESNET, "150M"), ((*GPT, "--mesh", "tensor=1d:2"), "200M"), ((*GPT, "--shard", "optimizer"), "200M")):
+        free, limited, spill = folder("free"), folder("limited"), disk()
+        ranks(2, "train", *words, "--cpus", 1, "--out", free)
+        said = ranks(2, "train", *words, "--cpus", 1, "--out", limited, "--memory", memory, "--spill", spill)
+        assert words is not RESNET or moved(said)[0] > 1, said
+        assert losses(limited) == losses(free) and content(limited) == content(free), words
+
+
+if __name__ == "__main__":
+    main(globals())
