@@ -228,7 +228,7 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     sgrad__gather_weights(&b);
     close_builder(&b);
     const bool shares = options->fuse && options->training && (!options->gpus || options->recorded);
-    const bool one_sequence = rows > 0 && p->grouped;
+    const bool one_sequence = rows > 0 && (p->grouped || options->shares);
     const int together = one_sequence ? options->cpus : 1;      /* tasks of a sequence that run at the same time */
     const int distance = shares && !one_sequence ? sgrad__micros_at_once(&b, rows > 0) : 1;
     if (rows > 0 && !sgrad__spill(&b, distance, together, rows)) {
