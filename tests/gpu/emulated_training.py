@@ -75,7 +75,7 @@ def test_parts():
     os.makedirs(os.path.dirname(table))
     words = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "parts.py"), "--emulated", "--part", "lenet f32", "trace"]
     for missing in (False, True):
-        env = {**os.environ, "GPU_TABLE": table, "STARGRAD_EMULATED_GPUS": "0" if missing else "1"}
+        env = {**os.environ, "GPU_TABLE": table, "GPU_OUT": os.path.dirname(table), "STARGRAD_EMULATED_GPUS": "0" if missing else "1"}
         done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=600)
         with open(table) as file:
             rows = [line for line in file if line.startswith("| ")][2:]
