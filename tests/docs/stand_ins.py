@@ -16,9 +16,11 @@ SOURCE, BUILD, STARGRAD = os.environ["srcdir"], os.environ["builddir"], os.envir
 FIXTURES, SCRATCH, PAGE = os.environ["COMMANDS_FIXTURES"], os.environ["COMMANDS_SCRATCH"], os.environ["COMMANDS_PAGE"]
 
 # The most samples of a step, by the network's name; others are small.
-BATCHES = {"gpt": 4, "resnet50": 2, "vgg": 8, "nin": 8, "airbench": 16, "resnet": 8, "unet": 2}
+BATCHES = {"gpt": 4, "llama": 4, "resnet50": 2, "vgg": 8, "nin": 8, "airbench": 16, "resnet": 8, "unet": 2}
 # Data sets that pages name by words like DIR, by their kind.
 DATA = {"cifar10": "cifar10", "folder": "folder", "idx": "idx", "volume": "volume", "text": "text.txt", "csv": "table.csv", "onnx": "net.onnx"}
+# The tokens of these data sets are less than this number. The weights of a whole vocabulary would be most of the work.
+VOCABULARY = 1000
 # Words for what a page adds to Stargrad's sources, and for a reader's own plug-in: what is there has the same form.
 OWN = {
     "docs/develop/add-a-collective.md": {"star": "ring"},
@@ -69,7 +71,7 @@ def dropped(words, *options):
 
 def smaller(word):
     """A word that names data, with the path of a data set of its kind, and not more images than a few steps need."""
-    word = OWN.get(PAGE, {}).get(word, word)
+    word = re.sub(r"\bvocabulary=\d{4,}", f"vocabulary={VOCABULARY}", OWN.get(PAGE, {}).get(word, word))
     kind, _, rest = word.partition(":")
     if re.fullmatch(r"folder:(DIR|pets),224", word):
         return f"folder:{FIXTURES}/few,224"
