@@ -10,6 +10,7 @@
 #include "graphs/api/inference.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #define FAILURE "STARGRAD_FAILURE"
+#define STEP    "\"event\":\"step\""      /* in the line of a step */
 
 static const struct sgrad__option options[] = {
     { "ranks", "N", "number of processes, usually one per host", &sgrad__whole, SGRAD__PLACE(launch.ranks), 1, 1000000,
@@ -205,19 +207,23 @@ static struct sgrad__end run_once(const struct sgrad__request *request, const st
 
 /* ---- restarts ----------------------------------------------------------------------------------------------------- */
 
-/* Returns the last event of metrics.jsonl in FOLDER, which the caller must release; NULL: there is none, or a part of one. */
-static json_t *last_event(const char *folder) {
-    enum { TAIL = 1 << 20 };       /* bytes; a longer event is not read */
-    char *path = sgrad_format("%s/metrics.jsonl", folder), *tail = sgrad_xcalloc(TAIL + 1, 1), *end, *begin;
+/* Returns the last event KIND of metrics.jsonl in FOLDER, which the caller must release. NULL: there is none in the last part of
+ * the file. */
+static json_t *last_event(const char *folder, const char *kind) {
+    enum { TAIL = 1 << 20 };       /* bytes */
+    char *path = sgrad_format("%s/metrics.jsonl", folder), *tail = sgrad_xcalloc(TAIL + 1, 1), *end, *line = NULL;
+    json_t *event = NULL;
     FILE *file = fopen(path, "re");
     if (file && fseek(file, -TAIL, SEEK_END)) rewind(file);
     const size_t got = file ? fread(tail, 1, TAIL, file) : 0;
     if (file) fclose(file);
     tail[got] = 0;
-    end = strrchr(tail, '\n');
-    if (end) *end = 0;
-    begin = end ? strrchr(tail, '\n') : NULL;
-    json_t *event = end ? json_loads(begin ? begin + 1 : tail, 0, NULL) : NULL;
+    while (!event && (end = strrchr(tail, '\n'))) {
+        *end = 0;
+        line = strrchr(tail, '\n');
+        line = line ? line + 1 : tail;
+        if (strstr(line, kind)) event = json_loads(line, 0, NULL);
+    }
     free(path);
     free(tail);
     return event;
@@ -225,7 +231,7 @@ static json_t *last_event(const char *folder) {
 
 /* Returns true if the run ended with a loss that is not finite; a restart would end likewise. */
 static bool diverged(const struct sgrad_train_options *options) {
-    json_t *event = options->training.nan_ok ? NULL : last_event(options->output.folder);
+    json_t *event = options->training.nan_ok ? NULL : last_event(options->output.folder, STEP);
     const bool is = json_is_null(json_object_get(event, "loss"));
     json_decref(event);
     return is;
@@ -233,10 +239,18 @@ static bool diverged(const struct sgrad_train_options *options) {
 
 /* Returns the number of the last step that the run in FOLDER has recorded; 0: none. */
 static long last_step(const char *folder) {
-    json_t *event = last_event(folder);
+    json_t *event = last_event(folder, STEP);
     const long step = (long)json_integer_value(json_object_get(event, "step"));
     json_decref(event);
     return step;
+}
+
+/* Returns true if the start after the failure END has completed a step: it then records the failure. */
+static bool has_recorded(const char *folder, const struct sgrad__end *end) {
+    json_t *failure = last_event(folder, "\"event\":\"failure\"");
+    const bool has = fabs(json_number_value(json_object_get(failure, "time")) - end->time) < 0.01;
+    json_decref(failure);
+    return has;
 }
 
 /* Describes the failure to the next start. */
@@ -302,16 +316,13 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
     const bool resumes = job->resume != SGRAD_BEGIN;
     const int retries = request->launch.retries;
     struct start start = first_start(request, job);
-    struct sgrad__end end = { SGRAD__FAILED, -1, 0 };
+    struct sgrad__end end = { SGRAD__FAILED, -1, 0 }, before;
     char text[64];
     int forwarded = 0, idle = 0;
-    long step = out ? last_step(out) : 0;
+    const long step = out ? last_step(out) : 0;
     sgrad__children_open();
     for (int retry = 0; retry <= retries; retry++) {
         if (retry) {
-            const long before = step;
-            step = last_step(out);
-            idle = step > before ? 0 : idle + 1;
             if (!prepare(hosts, idle)) return SGRAD__FAILED;
             start.ranks = ranks_left(request->launch.ranks, hosts, job->train.training.batch);
             start.resume = sgrad_run_exists(out);
@@ -319,6 +330,7 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
             start.resume &= !resumes;
             hand_on(&end);
         }
+        before = end;
         if (!retry && would_wait(hosts)) end.status = SGRAD__UNREACHABLE;
         else end = run_once(request, hosts, start, &forwarded);
 #ifndef SGRAD_OPEN_MPI      /* after a forwarded signal, MPICH's launcher may exit with 0, whatever the ranks' status */
@@ -326,6 +338,7 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
 #endif
         if (end.status == SGRAD__DONE || end.status == SGRAD__USAGE) return end.status;
         if (forwarded || end.status == SGRAD__NOT_FOUND || (out && diverged(&job->train))) return SGRAD__FAILED;
+        idle = out && (retry ? has_recorded(out, &before) : last_step(out) > step) ? 0 : idle + 1;
     }
     sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(end.status, text), retries ? "; no retries are left" : "");
     return SGRAD__FAILED;
