@@ -179,10 +179,13 @@ static void locks(void **state) {
         pid_t other = other_writer(scratch_root, &error, &end);
         assert_done(error);
         assert_fails(sgrad_lock_take(scratch_root, &lock), SGRAD_EIO, ": another run is writing there");
+        assert_int_equal(sgrad_lock_holder(scratch_root), other);
         if (killed) kill(other, SIGKILL);
         close(end);
         assert_int_equal(waitpid(other, NULL, 0), other);
     }
+    assert_int_equal(sgrad_lock_holder(scratch_root), 0);
+    assert_int_equal(sgrad_lock_holder(scratch_path("absent")), 0);
     assert_done(sgrad_lock_take(scratch_root, &lock));
     assert_int_equal(files_in_scratch(), 0);
     scratch_listen();

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 
 from run import FOLDER, RANKS, Skip, by_rank, command, content, events, folder, has_open_mpi, long, losses, main, mpirun, ranks_of, stargrad, wait_for_steps, wait_until
@@ -210,26 +211,51 @@ def on_hosts(out, *options):
                                             for rank in range(2)))]
 
 
-def test_a_host_that_is_lost():
-    """Its memory is empty then. The first rank of each host stores the whole state, and sends it to rank 0 when the run continues."""
+def begin_on_hosts(out, *options):
     if subprocess.run(["unshare", "--uts", "hostname", "other"], capture_output=True).returncode:
         raise Skip("unshare cannot rename the host")
+    for rank in range(2):
+        os.makedirs(f"{MEMORY}/{rank}", exist_ok=True)
+    run = subprocess.Popen(on_hosts(out, *options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **RANKS})
+    wait_for_steps(out, 7, run)
+    return run
+
+
+def continue_on_hosts(out, reference, *options):
+    said = subprocess.run(on_hosts(out, *options, "--resume"), check=True, capture_output=True, text=True, env={**os.environ, **RANKS}).stderr
+    assert continued(out)[0] >= 4, continued(out)
+    for rank in range(2):
+        os.rmdir(f"{MEMORY}/{rank}")
+    check(out, reference, said)
+    return said
+
+
+def test_a_host_that_is_lost():
+    """Its memory is empty then. The first rank of each host stores the whole state, and sends it to rank 0 when the run continues."""
     for options in ((), ("--shard", "optimizer", "--optimizer", "adamw", "--lr", 0.002)):
         reference, out = folder("reference"), folder("hosts")
         mpirun(2, command(*RUN, *options, "--out", reference))
-        for rank in range(2):
-            os.makedirs(f"{MEMORY}/{rank}", exist_ok=True)
-        run = subprocess.Popen(on_hosts(out, *options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **RANKS})
-        wait_for_steps(out, 7, run)
+        run = begin_on_hosts(out, *options)
         strike(run, [0, 1])
         run.wait(LIMIT)
         for place in os.listdir(f"{MEMORY}/0"):
             shutil.rmtree(f"{MEMORY}/0/{place}")
-        subprocess.run(on_hosts(out, *options, "--resume"), check=True, stdout=subprocess.DEVNULL, env={**os.environ, **RANKS})
-        assert continued(out)[0] >= 4, continued(out)
-        for rank in range(2):
-            os.rmdir(f"{MEMORY}/{rank}")
-        check(out, reference, out)
+        continue_on_hosts(out, reference, *options)
+
+
+def test_a_rank_that_launch_has_not_ended():
+    """On a host that it does not reach, an old rank still holds the lock of the snapshots. The new rank there kills it."""
+    out = folder("left")
+    run = begin_on_hosts(out)
+    strike(run, [0, 1])
+    run.wait(LIMIT)
+    place, = os.listdir(f"{MEMORY}/1")
+    hold = f"import fcntl, signal; f = open('{MEMORY}/1/{place}/.lock', 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); signal.pause()"
+    old = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE)
+    old.stdout.readline()
+    said = continue_on_hosts(out, whole())
+    assert f"process {old.pid}, of an earlier start of this run, still runs; it is killed" in said, said
+    assert old.wait(LIMIT) == -signal.SIGKILL
 
 
 @long
