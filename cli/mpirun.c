@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TIME_TO_END = 15, TIME_TO_DIE = 5 };     /* seconds */
+enum { TIME_TO_END = 15, TIME_TO_DIE = 60 };    /* seconds; a killed process that waits for a disk takes long to end */
 
 static sigset_t watched;
 static int signals;     /* file descriptor */
