@@ -155,7 +155,7 @@ static bool exists(const char *path) { return access(path, F_OK) == 0; }
 
 static void assert_newest(const char *expected) {
     char *path;
-    assert_done(sgrad__checkpoint_newest(scratch_root, &path));
+    assert_done(sgrad__checkpoint_newest(scratch_root, -1, &path));
     if (expected) assert_string_equal(path, expected);
     else assert_null(path);
     free(path);
@@ -246,7 +246,7 @@ static void spoil(const char *path, long from_end, bool cut) {
 static char *newest(int error, const char *text) {
     char *path = NULL;
     scratch_listen();
-    int got = sgrad__checkpoint_newest(scratch_root, &path);
+    int got = sgrad__checkpoint_newest(scratch_root, -1, &path);
     const char *said = scratch_said();
     assert_int_equal(got, error);
     assert_contains(said, text);
