@@ -27,7 +27,8 @@
 #include <unistd.h>
 
 #define LABEL_LIMIT ((size_t)1 << 20)
-#define BOMB_BYTES  ((uint64_t)4 << 30)
+#define BOMB_LEAST  ((uint64_t)256 << 20)   /* below, no archive is refused */
+#define BOMB_MOST   ((uint64_t)4 << 30)
 enum { BLOCK = 1 << 16, BOMB_RATIO = 100 }; /* images in a shard hardly become smaller by compression */
 
 void sgrad__draft_free(struct sgrad__draft *draft) {
@@ -397,7 +398,7 @@ static int refuse_empty(const struct scan *scan) {
 
 int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, uint64_t limit, struct sgrad__draft *draft) {
     struct scan scan = { .shard = name, .file = file, .data = data, .file_size = size, .draft = draft };
-    scan.most = limit < BOMB_BYTES ? limit : BOMB_BYTES;
+    scan.most = limit > BOMB_MOST ? BOMB_MOST : limit < BOMB_LEAST ? BOMB_LEAST : limit;
     if (!size) return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: the file is empty", name);
     int error = open_archive(&scan);
     if (!error) error = read_headers(&scan);

@@ -63,9 +63,9 @@ void sgrad__draft_free(struct sgrad__draft *draft);
 uint32_t sgrad__draft_text(struct sgrad__draft *draft, const char *text, size_t length);
 
 /* Reads the headers of the archive in FILE, an open file of SIZE bytes, or, if FILE is negative, of SIZE bytes at DATA. NAME: its
- * path, for messages. LIMIT: bytes after decompression that a caller can use; with more than these or than 4 GiB, and more than
- * 100 times SIZE, the archive is taken for a decompression bomb. DRAFT must be zero; the caller frees it, also after an error.
- * SGRAD_EFORMAT: it is malformed, or a sample has no image. SGRAD_ELIBRARY: this build has no libarchive. */
+ * path, for messages. LIMIT: bytes after decompression that a caller can use; with more than these (at least 256 MiB, at most
+ * 4 GiB) and more than 100 times SIZE, the archive is taken for a decompression bomb. DRAFT must be zero; the caller frees it,
+ * also after an error. SGRAD_EFORMAT: it is malformed, or a sample has no image. SGRAD_ELIBRARY: this build has no libarchive. */
 int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, uint64_t limit, struct sgrad__draft *draft);
 
 /* Parses the label in the SIZE bytes at DATA, the member WHERE of a shard, with ENDING ".cls" or ".json". *LABEL:

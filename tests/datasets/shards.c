@@ -427,7 +427,7 @@ static void bomb(void **state) {
     for (int i = 0; i < 2; i++) {
         const struct sgrad_dataset_options options = { .memory = (size_t)100 << (i ? 30 : 20) };
         assert_fails(open_with("o/0.tar", SGRAD_TRAIN, options, &dataset), SGRAD_EFORMAT,
-                     i ? "has more than 4096 MiB and more than 100 times its size after decompression" : "has more than 100 MiB");
+                     i ? "has more than 4096 MiB and more than 100 times its size after decompression" : "has more than 256 MiB");
     }
     free(zeros);
     free(first);
