@@ -109,7 +109,8 @@ def test_killed():
 
 def test_ranks():
     """Each rank has its own limit and its own file."""
-    for words, memory in ((RESNET, "150M"), ((*GPT, "--mesh", "tensor=1d:2"), "200M"), ((*GPT, "--shard", "optimizer"), "200M")):
+    for words, memory in ((RESNET, "150M"), ((*GPT, "--mesh", "tensor=1d:2"), "200M"), ((*GPT, "--mesh", "pipe=2"), "200M"), ((*GPT, "--shard", "parameters"), "200M"),
+                          ((*GPT, "--shard", "optimizer"), "200M")):
         free, limited, spill = folder("free"), folder("limited"), disk()
         ranks(2, "train", *words, "--cpus", 1, "--out", free)
         said = ranks(2, "train", *words, "--cpus", 1, "--out", limited, "--memory", memory, "--spill", spill)
