@@ -52,27 +52,29 @@ static int refuse(const char *folder, const char *what) {
 }
 
 /* Opens a file without a name; where the file system lacks O_TMPFILE, one whose name is removed at once. */
-static int open_file(const char *folder, int flags) {
-    int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
+static int open_file(const char *folder) {
+    int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return file;
     char *path = sgrad_format("%s/.stargrad-spill-XXXXXX", folder);
-    file = mkostemp(path, O_CLOEXEC | flags);
+    file = mkostemp(path, O_CLOEXEC);
     if (file >= 0) unlink(path);
     free(path);
     return file;
 }
 
-/* Opens the file and reserves SIZE bytes. */
+/* Opens the file and reserves SIZE bytes. Direct transfers begin after that: some file systems reserve space by writing bytes. */
 static int reserve(const char *folder, off_t size, bool *direct, int *file) {
     struct stat about;
     if (stat(folder, &about)) return refuse(folder, "cannot be opened");
     if (!S_ISDIR(about.st_mode)) return errno = ENOTDIR, refuse(folder, "cannot be opened");
-    int f = open_file(folder, O_DIRECT);
-    *direct = f >= 0;
-    if (f < 0) f = open_file(folder, 0);
+    const int f = open_file(folder);
     if (f < 0) return refuse(folder, "a file in it cannot be created");
     const int error = posix_fallocate(f, 0, size);
-    if (!error) return *file = f, 0;
+    if (!error) {
+        const int flags = fcntl(f, F_GETFL);
+        *direct = flags >= 0 && fcntl(f, F_SETFL, flags | O_DIRECT) == 0;
+        return *file = f, 0;
+    }
     close(f);
     errno = error;
     return sgrad_log_error(SGRAD_EIO, "--spill %s: %.2f GB cannot be reserved: %s; give a folder on a disk with that much space",
@@ -111,8 +113,10 @@ static bool copy_slot(const struct sgrad_spill *spill, const struct slot *slot, 
         right = transfer(spill->file, writes, memory + done, whole - done < PIECE ? whole - done : PIECE, slot->at + (off_t)done);
     if (right)
         right = transfer_copied(spill->file, writes, memory + whole, slot->bytes - whole, slot->at + (off_t)whole, buffer);
-    if (right && writes && !spill->direct && !fdatasync(spill->file))
+    if (right && writes && !spill->direct) {
+        right = !fdatasync(spill->file);
         posix_fadvise(spill->file, slot->at, (off_t)slot->bytes, POSIX_FADV_DONTNEED);
+    }
     return right;
 }
 
@@ -188,6 +192,11 @@ static int submit(struct sgrad_spill *spill, const struct sgrad_spill_move *move
     spill->last = &t->next;
     sgrad_monitor_unlock(spill->monitor);
     if (sgrad__tensor_acquire(move->tensor, STARPU_MAIN_RAM, writes ? SGRAD_R : SGRAD_W, is_ready, t) == 0) return 0;
+    sgrad_monitor_lock(spill->monitor);
+    spill->slot[move->slot].submitted--;
+    remove_from_list(spill, t);
+    sgrad_monitor_unlock(spill->monitor);
+    free(t);
     return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot access tensor %s", move->tensor->name);
 }
 

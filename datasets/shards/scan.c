@@ -168,7 +168,7 @@ static int take_input(struct scan *scan, const char *path, size_t key, int64_t h
         return refuse(scan, path, header, array ? "the array has more than 256 MiB" : "the image has more than 256 MiB");
     if (!draft->compressed && (at > scan->file_size || (uint64_t)size > scan->file_size - at))
         return refuse(scan, path, header, "the shard ends within this member; it is incomplete");
-    if (draft->text_bytes + strlen(path) >= UINT32_MAX) 
+    if (draft->text_bytes + strlen(path) >= UINT32_MAX)
         return refuse(scan, path, header, "the names up to this member have more than 4 GiB; " SGRAD__SMALLER_SHARD);
     scan->sample.at = at;
     scan->sample.size = (uint32_t)size;

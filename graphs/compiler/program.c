@@ -264,7 +264,7 @@ double sgrad__program_least_memory(struct sgrad_graph *graph, const struct sgrad
     struct sgrad__program *whole = build(graph, options, 0), *p;
     const struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
     double low = 0, high = sgrad__memory_all(&memory);
-    while (options->limit.folder && high - low > 0.01 * high) {
+    while (high - low > 0.01 * high) {
         const double middle = (low + high) / 2;
         if ((p = build_within(graph, options, middle, whole))) high = middle;
         else low = middle;
@@ -280,7 +280,7 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_o
     struct sgrad__program *whole = build(graph, options, 0), *p = NULL;
     const struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
     if (!limit->bytes || sgrad__memory_all(&memory) <= limit->bytes) return *program = whole, 0;
-    if (limit->folder) p = build_within(graph, options, limit->bytes, whole);
+    p = build_within(graph, options, limit->bytes, whole);
     sgrad__program_destroy(whole);
     return p ? *program = p, 0 : SGRAD_ENOMEM;
 }

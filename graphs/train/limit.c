@@ -32,9 +32,24 @@ static double resident(void) {
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-static bool writes_checkpoints(const struct sgrad__run *run) {
+/* Returns the bytes of all parameters and states of all ranks. */
+static double whole_bytes(const struct sgrad__run *run) {
+    double bytes = 0;
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        const struct sgrad__update *update = &run->training->update[i];
+        const double each = (double)sgrad_shape_count(&run->graph->parameter[i].is.shape) * sizeof(float);
+        bytes += each * (1 + (update->optimizer ? sgrad__state_count(update) : 0) + (update->average != NULL));
+    }
+    return bytes;
+}
+
+/* Returns the bytes of copies of parameters and states that are written to files: checkpoints by rank 0, snapshots by the first
+ * rank of each host. If ranks store parts of these, the whole values are collected before they are copied. */
+static double copied_bytes(const struct sgrad__run *run) {
     const struct sgrad_checkpoint_options *o = &run->options.checkpoint;
-    return run->context->rank == 0 && run->files.folder && (o->every || o->seconds > 0);
+    const bool checkpoints = run->context->rank == 0 && run->files.folder && (o->every || o->seconds > 0);
+    const bool parts = run->training->sharers || run->parallel.copies > 1;
+    return checkpoints || o->snapshot_every ? (parts ? 2 : 1) * whole_bytes(run) : 0;
 }
 
 /* Returns the number of instructions of a step without a limit. */
@@ -51,7 +66,7 @@ static int count_instructions(const struct sgrad__run *run) {
 /* Returns an error if the options do not fit together. */
 static int check(const struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
-    if (o->spill && !o->memory) return sgrad_log_error(SGRAD_EINVAL, "--spill %s requires --memory SIZE", o->spill);
+    if (o->spill && strcmp(o->spill, "none") && !o->memory) return sgrad_log_error(SGRAD_EINVAL, "--spill %s requires --memory SIZE", o->spill);
     if (!o->memory) return 0;
     if (run->context->gpus)
         return sgrad_log_error(SGRAD_EINVAL,
@@ -72,7 +87,7 @@ int sgrad__run_limit_memory(struct sgrad__run *run) {
         SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
     }
     run->batch.other_memory = resident() + sgrad__evaluation_memory(run) + REST + PER_INSTRUCTION * count_instructions(run);
-    if (writes_checkpoints(run)) run->batch.other_memory += sgrad__training_memory(run->training);
+    run->batch.other_memory += copied_bytes(run);
     limit->bytes = (double)o->memory - run->batch.other_memory;
     if (limit->bytes < 1) limit->bytes = 1;
     return 0;

@@ -187,7 +187,8 @@ bool sgrad__spill(struct sgrad_builder *builder, int distance, int running, doub
     for (int s = 0; s < used && fits; s++) {
         sequence[s] = open_sequence(builder, s, used, running);
         sequence[s]->is.limit = bytes / used;
-        fits = sgrad__residence_plan(&sequence[s]->is, &sequence[s]->plan) == 0;
+        fits = sgrad__residence_plan(&sequence[s]->is, &sequence[s]->plan) == 0 &&
+               (builder->o->limit.folder || !sequence[s]->plan.count);
     }
     if (fits) apply_all(builder, sequence, used);
     for (int s = 0; s < used; s++) close_sequence(sequence[s]);
