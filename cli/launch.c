@@ -311,7 +311,8 @@ static struct start first_start(const struct sgrad__request *request, const stru
     return (struct start){ .ranks = request->launch.ranks, .snapshots = request->launch.retries && !chosen };
 }
 
-static int launch(const struct sgrad__request *request, const struct sgrad__request *job, struct hosts *hosts) {
+/* *OWNS becomes true if a start has completed a step or ended well: then no other launch trains in this run directory. */
+static int launch(const struct sgrad__request *request, const struct sgrad__request *job, struct hosts *hosts, bool *owns) {
     const char *out = job->train.output.folder;
     const bool resumes = job->resume != SGRAD_BEGIN;
     const int retries = request->launch.retries;
@@ -336,22 +337,25 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
 #ifndef SGRAD_OPEN_MPI      /* after a forwarded signal, MPICH's launcher may exit with 0, whatever the ranks' status */
         if (forwarded && end.status == SGRAD__DONE) return SGRAD__FAILED;
 #endif
+        const bool stepped = out && (retry ? has_recorded(out, &before) : last_step(out) > step);
+        *owns |= stepped || end.status == SGRAD__DONE;
         if (end.status == SGRAD__DONE || end.status == SGRAD__USAGE) return end.status;
         if (forwarded || end.status == SGRAD__NOT_FOUND || (out && diverged(&job->train))) return SGRAD__FAILED;
-        idle = out && (retry ? has_recorded(out, &before) : last_step(out) > step) ? 0 : idle + 1;
+        idle = stepped ? 0 : idle + 1;
     }
     sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(end.status, text), retries ? "; no retries are left" : "");
     return SGRAD__FAILED;
 }
 
 /* Open MPI waits for seconds between the signals that end ranks after a failure; they need no time. Removes the snapshots at the
- * end. */
+ * end, but not those of another launch or of an earlier run. */
 static int launch_and_clean(const struct sgrad__request *request, const struct sgrad__request *job, struct hosts *hosts) {
-    if (!request->launch.retries) return launch(request, job, hosts);
+    bool owns = false;
+    if (!request->launch.retries) return launch(request, job, hosts, &owns);
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
     setenv("PRTE_MCA_odls_base_sigkill_timeout", "0", 0);
-    const int status = launch(request, job, hosts);
-    sgrad_snapshots_remove(job->train.output.folder);
+    const int status = launch(request, job, hosts, &owns);
+    if (owns) sgrad_snapshots_remove(job->train.output.folder);
     return status;
 }
 

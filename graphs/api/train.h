@@ -107,7 +107,7 @@ bool sgrad_duration_parse(const char *text, double *seconds);      /* "90", "90s
 /* Returns true if FOLDER contains a run: its config.json or a checkpoint. With options.checkpoint.resume, options.output.folder
  * must contain a run; without it, options.output.folder must contain neither a run nor other files. */
 bool sgrad_run_exists(const char *folder);
-/* Removes the snapshots of the run in FOLDER from the memory of this host. No process of the run may be running. */
+/* Removes the snapshots of the run in FOLDER from the memory of this host. No effect while a process of the run holds them. */
 void sgrad_snapshots_remove(const char *folder);
 /* Creates the directory PATH, and its parent directories, if they do not exist. SGRAD_EIO: one cannot be created. */
 int sgrad_folder_make(const char *path);

@@ -96,7 +96,11 @@ void sgrad__snapshots_close(char *folder, int lock, bool remove) {
 
 void sgrad_snapshots_remove(const char *folder) {
     char *name = sgrad__snapshots_name(folder), *path = name ? path_of(name) : NULL;
-    if (path && is_own(path)) remove_folder(path);
+    int lock = 0;
+    if (path && is_own(path) && !sgrad_lock_holder(path) && !sgrad_lock_take(path, &lock)) {
+        remove_folder(path);
+        sgrad_lock_release(lock);
+    }
     free(path);
     free(name);
 }
