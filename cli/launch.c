@@ -158,12 +158,15 @@ static bool would_wait(struct hosts *hosts) {
     return hosts->gone;
 }
 
-/* Adds the variables of launch to the environment of the ranks on all hosts, which Open MPI does not forward. */
+/* Adds the variables that restarts need to the environment of the ranks on all hosts. Open MPI does not forward them. */
 static void add_variables(struct words *words) {
 #ifdef SGRAD_OPEN_MPI
-    if (!getenv(FAILURE)) return;
-    add(words, "-x");
-    add(words, FAILURE);
+    static const char *const names[] = { FAILURE, "STARGRAD_SNAPSHOTS" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!getenv(names[i])) continue;
+        add(words, "-x");
+        add(words, names[i]);
+    }
 #else
     (void)words;
 #endif
