@@ -179,6 +179,9 @@ static const char *own_path(void) {
     return path;
 }
 
+/* Returns the end of a start without mpirun. */
+static struct sgrad__end failed_start(int status) { return (struct sgrad__end){ status, -1, sgrad__children_clock() }; }
+
 /* How a training is started. */
 struct start {
     int ranks;
@@ -190,7 +193,7 @@ static struct sgrad__end run_once(const struct sgrad__request *request, const st
                                   int *forwarded) {
     struct words w = { 0 };
     char number[16], path[] = "/tmp/stargrad-hosts-XXXXXX";
-    if (hosts->file && hosts->gone && write_hosts(hosts, path)) return (struct sgrad__end){ SGRAD__FAILED, -1, 0 };
+    if (hosts->file && hosts->gone && write_hosts(hosts, path)) return failed_start(SGRAD__FAILED);
     snprintf(number, sizeof number, "%d", start.ranks);
     add(&w, mpirun());
     add(&w, "-n");
@@ -251,7 +254,7 @@ static long last_step(const char *folder) {
 /* Returns true if the start after the failure END has completed a step: it then records the failure. */
 static bool has_recorded(const char *folder, const struct sgrad__end *end) {
     json_t *failure = last_event(folder, "\"event\":\"failure\"");
-    const bool has = fabs(json_number_value(json_object_get(failure, "time")) - end->time) < 0.01;
+    const bool has = failure && fabs(json_number_value(json_object_get(failure, "time")) - end->time) < 0.01;
     json_decref(failure);
     return has;
 }
@@ -335,7 +338,7 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
             hand_on(&end);
         }
         before = end;
-        if (!retry && would_wait(hosts)) end.status = SGRAD__UNREACHABLE;
+        if (!retry && would_wait(hosts)) end = failed_start(SGRAD__UNREACHABLE);
         else end = run_once(request, hosts, start, &forwarded);
 #ifndef SGRAD_OPEN_MPI      /* after a forwarded signal, MPICH's launcher may exit with 0, whatever the ranks' status */
         if (forwarded && end.status == SGRAD__DONE) return SGRAD__FAILED;

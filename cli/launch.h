@@ -17,6 +17,7 @@ bool sgrad__children_pause(int seconds);
 
 /* Starts a child without input and output, and does not wait for it. WORD: its command line, NULL-terminated. */
 pid_t sgrad__children_start_silent(const char *const *word);
+double sgrad__children_clock(void);     /* seconds since 1970 */
 /* The end of mpirun. */
 struct sgrad__end {
     int status;         /* exit status, as above; SGRAD__FAILED: also if mpirun was not started */

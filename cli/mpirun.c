@@ -101,7 +101,7 @@ struct ear {
     double stalled;     /* time: when a rank has reported a stall; 0: none has */
 };
 
-static double clock_now(void) {
+double sgrad__children_clock(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -127,7 +127,7 @@ static void listen_to(struct ear *ear, char c) {
     if (c && c != '\n' && ear->length < sizeof ear->line - 1) ear->line[ear->length++] = c;
     if (c != '\n') return;
     ear->line[ear->length] = 0;
-    if (!ear->stalled && !strncmp(ear->line, says, strlen(says))) ear->stalled = clock_now();
+    if (!ear->stalled && !strncmp(ear->line, says, strlen(says))) ear->stalled = sgrad__children_clock();
     if (ear->rank < 0) ear->rank = failed_rank(ear->line);
     ear->length = 0;
 }
@@ -184,14 +184,14 @@ struct sgrad__end sgrad__children_run(const char *const *word, int *forwarded) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) {
         sgrad_log_error(SGRAD_EIO, "launch: a pipe cannot be created: %s", strerror(errno));
-        return (struct sgrad__end){ SGRAD__FAILED, -1, clock_now() };
+        return (struct sgrad__end){ SGRAD__FAILED, -1, sgrad__children_clock() };
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     pid_t child = start(word, STDOUT_FILENO, ends[1]);
     close(ends[1]);
     struct ear ear = { .from = ends[0], .rank = -1 };
     const int status = await(child, &ear, forwarded);
-    const double time = clock_now();
+    const double time = sgrad__children_clock();
     end_orphans();
     if (ear.from >= 0) pass_on(&ear);
     if (ear.from >= 0) close(ear.from);
