@@ -66,7 +66,8 @@ static int count_instructions(const struct sgrad__run *run) {
 /* Returns an error if the options do not fit together. */
 static int check(const struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
-    if (o->spill && strcmp(o->spill, "none") && !o->memory) return sgrad_log_error(SGRAD_EINVAL, "--spill %s requires --memory SIZE", o->spill);
+    if (o->spill && strcmp(o->spill, "none") && !o->memory)
+        return sgrad_log_error(SGRAD_EINVAL, "--spill %s requires --memory SIZE", o->spill);
     if (!o->memory) return 0;
     if (run->context->gpus)
         return sgrad_log_error(SGRAD_EINVAL,
