@@ -186,7 +186,7 @@ double sgrad__checkpoint_seconds(const struct sgrad__checkpoint *checkpoint);
 
 /* ---- snapshot_folder.c: checkpoints in memory ------------------------------------------------------------------------ */
 
-/* Returns the name of the folder of snapshots of the run in FOLDER. The caller must free it. NULL: FOLDER does not exist. */
+/* Returns the name of the folder of snapshots of the run in FOLDER. The caller must free it. NULL: it has no lock. */
 char *sgrad__snapshots_name(const char *folder);
 /* Creates the folder of snapshots NAME in the memory of this host, unless it exists, and locks it. A process of an earlier
  * start of the run that holds the lock is killed. *FOLDER becomes its path; it must be closed. SGRAD_EIO: it is unusable. */

@@ -1,6 +1,6 @@
 /* snapshot_folder.c: the folder of a run's snapshots: checkpoints in the memory of a host, for a restart of the run.
  *
- *     /dev/shm/stargrad-UID-HASH/         HASH: of the path and the inode of the run directory; only its owner may access it
+ *     /dev/shm/stargrad-UID-HASH/         HASH: of the run directory, see below; only its owner may access it
  *         checkpoint-STEP.safetensors     the newest two, in the format of checkpoints
  *         .lock                           held by the rank that writes
  *
@@ -21,11 +21,18 @@
 
 enum { TO_END = 5 };        /* seconds that a killed process may take to end */
 
+/* The hash is that of the path of the run directory, and of the inode and the time of its lock. That file is never written after
+ * its creation, so the time is that of its creation: a new directory may get the inodes of a removed one. */
 char *sgrad__snapshots_name(const char *folder) {
     char path[PATH_MAX];
     struct stat status;
-    if (!realpath(folder, path) || stat(path, &status)) return NULL;
-    char *of = sgrad_format("%s %llu", path, (unsigned long long)status.st_ino);
+    if (!realpath(folder, path)) return NULL;
+    char *lock = sgrad_format("%s/" SGRAD_LOCK, path);
+    const bool exists = !stat(lock, &status);
+    free(lock);
+    if (!exists) return NULL;
+    char *of = sgrad_format("%s %llu %lld.%09ld", path, (unsigned long long)status.st_ino, (long long)status.st_mtim.tv_sec,
+                            status.st_mtim.tv_nsec);
     char *name = sgrad_format("stargrad-%lu-%016llx", (unsigned long)geteuid(), (unsigned long long)sgrad_hash(of, strlen(of)));
     free(of);
     return name;
