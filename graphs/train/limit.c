@@ -19,7 +19,7 @@
 static const double FLOPS = 60e9, BANDWIDTH = 8e9;
 /* Bytes for tasks, primitives and codelets, which are created during training: fixed, and per instruction of the program without
  * moves. Measured on networks of 400 to 1,500 instructions. */
-static const double REST = 28e6, PER_INSTRUCTION = 40e3;
+static const double REST = 36e6, PER_INSTRUCTION = 40e3;
 static const double MIB = 1 << 20;  /* the M of options */
 
 /* Returns the bytes of this process in memory; 0: unknown. */

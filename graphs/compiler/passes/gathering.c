@@ -332,9 +332,9 @@ static void add_all(struct gathering *g) {
         }
         if (!is_maker(g, i)) list[at++] = g->p->instruction[i];
     }
-    free(g->p->instruction);
+    memcpy(g->p->instruction, list, (size_t)at * sizeof *list);     /* the array can still grow (sgrad_array_grow) */
+    free(list);
     free(end);
-    g->p->instruction = list;
     g->p->instruction_count = at;
 }
 
