@@ -222,7 +222,7 @@ int sgrad__run_open_folder(struct sgrad__run *run, long *done) {
     char devices[256];
     sgrad__run_describe(run, &config, devices, sizeof devices);
     run->files.identity = sgrad__config_identity(&config);
-    SGRAD_TRY(sgrad__snapshots_start(run));
+    sgrad__snapshots_start(run);
     int error = run->context->rank ? 0 : open_own_folder(run, &config, done);
     if (!error && !run->context->rank) error = write_damaged(run);
     if (!error && !run->context->rank) error = copy_tokenizer(run);

@@ -202,8 +202,8 @@ void sgrad__best_print(const struct sgrad__run *run, long done, FILE *to);
 /* ---- snapshots.c: checkpoints in the memory of the hosts, for restarts. No effect without --snapshot-every ---- */
 
 /* Opens the folders of snapshots, whose run directory rank 0 has opened. A resumed run finds the newest snapshot of all hosts and
- * copies it to the host of rank 0; a new run removes all. Collective. */
-int sgrad__snapshots_start(struct sgrad__run *run);
+ * copies it to the host of rank 0; a new run removes all. Collective. Snapshots that cannot be used only cause a warning. */
+void sgrad__snapshots_start(struct sgrad__run *run);
 /* Sets the step of the first snapshot after DONE completed steps. */
 void sgrad__snapshots_expect(struct sgrad__run *run, long done);
 /* Stores the path of the newest whole checkpoint or snapshot in *PATH, which the caller must free; NULL: none. *IN_MEMORY: it is

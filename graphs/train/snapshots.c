@@ -29,29 +29,35 @@ static bool is_first_on_host(const struct sgrad__run *run) {
     return true;
 }
 
-/* Sends the contents of the file PATH from rank FROM to rank 0, which stores it as the snapshot of STEP. Collective. */
-static int fetch(struct sgrad__run *run, const char *path, int from, long step) {
+/* Sends the contents of the file PATH from rank FROM to rank 0, which stores it as the snapshot of STEP. Collective. If this
+ * fails, rank 0 logs a warning, and continues from another snapshot or checkpoint. */
+static void fetch(struct sgrad__run *run, const char *path, int from, long step) {
     enum { PIECE = 16 << 20 };
     const bool sends = run->context->rank == from, stores = !run->context->rank && run->snapshots.folder;
     char *data = sgrad_xcalloc(PIECE, 1), *to = stores ? sgrad__checkpoint_path(run->snapshots.folder, step) : NULL;
     FILE *in = sends ? fopen(path, "re") : NULL;
     struct sgrad_file out = { 0 };
-    int error = stores ? sgrad_file_begin(to, &out) : 0;
+    bool stored = stores && !sgrad_file_begin(to, &out), sent;
     for (size_t got = PIECE; got == PIECE;) {
         got = in ? fread(data, 1, PIECE, in) : 0;
         sgrad_ranks_broadcast(&got, sizeof got, from);
         sgrad_ranks_broadcast(data, got, from);
         if (out.stream) fwrite(data, 1, got, out.stream);
     }
-    if (out.stream) error = sgrad_file_commit(&out);
+    sent = in && !ferror(in);
+    sgrad_ranks_broadcast(&sent, sizeof sent, from);
+    if (stored && sent) stored = !sgrad_file_commit(&out);
+    sgrad_file_abort(&out);
+    if (stores && !(stored && sent))
+        sgrad_log_warning("%s: the snapshot of rank %d cannot be %s, so the run continues from an older one or a checkpoint", to,
+                          from, sent ? "stored" : "read there");
     if (in) fclose(in);
     free(to);
     free(data);
-    return error;
 }
 
 /* Finds the newest snapshot of all hosts, and copies it to the host of rank 0 if that has no equally new one. */
-static int collect(struct sgrad__run *run) {
+static void collect(struct sgrad__run *run) {
     const int ranks = run->context->ranks, rank = run->context->rank;
     double *step = sgrad_xcalloc((size_t)ranks, sizeof *step);      /* by rank; 0: it has none */
     char *path = NULL;
@@ -61,24 +67,22 @@ static int collect(struct sgrad__run *run) {
     sgrad_ranks_sum(step, ranks);
     for (int r = 1; r < ranks; r++)
         if (step[r] > step[from]) from = r;
-    int error = from ? fetch(run, path, from, (long)step[from]) : 0;
+    if (from) fetch(run, path, from, (long)step[from]);
     free(path);
     free(step);
-    return error;
 }
 
-int sgrad__snapshots_start(struct sgrad__run *run) {
+void sgrad__snapshots_start(struct sgrad__run *run) {
     char name[NAME] = "";
     struct sgrad__run_snapshots *s = &run->snapshots;
-    if (!run->options.checkpoint.snapshot_every) return 0;
+    if (!run->options.checkpoint.snapshot_every) return;
     char *own = run->context->rank ? NULL : sgrad__snapshots_name(run->files.folder);
     if (own) snprintf(name, sizeof name, "%s", own);
     free(own);
     sgrad_ranks_broadcast(name, sizeof name, 0);
     if (*name && is_first_on_host(run)) sgrad__snapshots_open(name, &s->folder, &s->lock);
-    if (run->options.checkpoint.resume) return collect(run);
-    if (s->folder) sgrad__snapshots_clear(s->folder);
-    return 0;
+    if (run->options.checkpoint.resume) collect(run);
+    else if (s->folder) sgrad__snapshots_clear(s->folder);
 }
 
 void sgrad__snapshots_expect(struct sgrad__run *run, long done) {
