@@ -234,6 +234,21 @@ int sgrad__checkpoint_exists(const char *folder, bool *exists) {
     return 0;
 }
 
+long sgrad__checkpoint_last(const char *folder, long done) {
+    struct dirent **file;
+    int count;
+    long last = 0;
+    if (list_files(folder, is_checkpoint, &file, &count)) return 0;
+    for (int i = 0; i < count && !last; i++) {
+        const long step = step_of(file[i]->d_name);
+        char *path = sgrad_format("%s/%s", folder, file[i]->d_name);
+        if (step < done || (step == done && is_whole(path))) last = step;
+        free(path);
+    }
+    free_files(file, count);
+    return last;
+}
+
 int sgrad__checkpoint_newest(const char *folder, long after, char **path) {
     struct dirent **file;
     int count;

@@ -174,6 +174,8 @@ long sgrad__checkpoint_step(const char *path);
  * warning. Removes unfinished files of ended runs.
  * SGRAD_EFORMAT: all checkpoints are incomplete. SGRAD_EIO: FOLDER cannot be read. On an error, *PATH is unchanged. */
 int sgrad__checkpoint_newest(const char *folder, long after, char **path);
+/* Returns the step of the newest checkpoint in FOLDER after at most DONE steps; 0: none. Only one of DONE steps is verified. */
+long sgrad__checkpoint_last(const char *folder, long done);
 
 /* Loads a checkpoint into TRAINING and *POSITION. SGRAD_EINVAL: it belongs to another run: its identity differs from IDENTITY.
  * SGRAD_EFORMAT: it is incomplete or malformed. SGRAD_EIO: it cannot be read. On an error nothing is changed, unless reading

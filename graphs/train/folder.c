@@ -148,7 +148,7 @@ static int open_own_folder(struct sgrad__run *run, const struct sgrad__config *c
         free(path);
         if (error) return error;
         *done = position.step;
-        run->files.last_checkpoint = in_memory ? 0 : *done;
+        run->files.last_checkpoint = in_memory ? sgrad__checkpoint_last(run->files.folder, *done) : *done;
         SGRAD_TRY(sgrad__config_same_order(run->files.folder, config, *done, run->steps_per_epoch));
         return *done < run->steps ? sgrad__config_continue(run->files.folder, config, *done, &run->files.history) : 0;
     }
