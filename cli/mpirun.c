@@ -15,12 +15,13 @@
  * hour. Therefore launch reads standard error, and kills mpirun if it runs TIME_TO_END after a rank has reported a stall.
  *
  * Ranks that mpirun has left, for example stopped ones, become children of launch, which kills them: they must not write to the
- * run directory when they continue. */
+ * run directory when they continue. A rank is a process of this program. */
 #include "cli/launch.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -146,14 +147,39 @@ static void pass_on(struct ear *ear) {
 
 /* ---- mpirun ----------------------------------------------------------------------------------------------------- */
 
-/* Kills the processes that mpirun has left, and waits for their end. */
+/* Stores the path of the program of PROCESS; a file that has been replaced has its former path. Returns an errno; 0: none. */
+static int program_of(const char *process, char path[PATH_MAX]) {
+    static const char replaced[] = " (deleted)";
+    char *link = sgrad_format("/proc/%s/exe", process);
+    const ssize_t length = readlink(link, path, PATH_MAX - 1);
+    const int error = length < 0 ? errno : 0;
+    free(link);
+    path[length < 0 ? 0 : length] = 0;
+    const size_t all = strlen(path), extra = strlen(replaced);
+    if (all > extra && !strcmp(path + all - extra, replaced)) path[all - extra] = 0;
+    return error;
+}
+
+/* Returns true if the process CHILD runs this program, or is ending: it then has no program. */
+static bool is_rank(long child) {
+    char own[PATH_MAX], other[PATH_MAX], number[24];
+    snprintf(number, sizeof number, "%ld", child);
+    const int error = program_of(number, other);
+    return error ? error == ENOENT : !program_of("self", own) && !strcmp(own, other);
+}
+
+/* Kills the ranks that mpirun has left, and waits for their end. Other processes remain, such as a shared connection of ssh. */
 static void end_orphans(void) {
     char *path = sgrad_format("/proc/self/task/%ld/children", (long)getpid());
     bool any = true;
     for (double end = sgrad_time_monotonic() + TIME_TO_DIE; any && sgrad_time_monotonic() < end;) {
         FILE *file = fopen(path, "re");
         long child;
-        for (any = false; file && fscanf(file, "%ld", &child) == 1; any = true) kill((pid_t)child, SIGKILL);
+        for (any = false; file && fscanf(file, "%ld", &child) == 1;) {
+            if (!is_rank(child)) continue;
+            kill((pid_t)child, SIGKILL);
+            any = true;
+        }
         if (file) fclose(file);
         while (waitpid(-1, NULL, WNOHANG) > 0) continue;
         if (any) sgrad_sleep(1e-3);
