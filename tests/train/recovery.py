@@ -204,6 +204,20 @@ def test_snapshots_of_a_launch_that_was_killed():
         shutil.rmtree(os.path.join(MEMORY, place))
 
 
+def test_a_launch_that_is_refused_removes_nothing():
+    """The run directory is that of an earlier run, which can still be resumed from its snapshots."""
+    out = folder("refused")
+    begin_and_kill(out, 7)
+    place, = os.listdir(MEMORY)
+    kept = sorted(os.listdir(os.path.join(MEMORY, place)))
+    process = launch(1, out, retries=1)
+    said, thread = listen(process)
+    text = end(process, thread, said)
+    assert process.returncode and sorted(os.listdir(os.path.join(MEMORY, place))) == kept, text
+    stargrad("train", "--out", out, "--resume")
+    check(out, whole(), text)
+
+
 def on_hosts(out, *options):
     """The run on two ranks that believe to be on two hosts, each with its own memory."""
     words = shlex.join(map(str, command(*RUN, "--snapshot-every", 2, "--checkpoint-every", 0, *options, "--out", out)))
