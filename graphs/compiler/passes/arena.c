@@ -11,7 +11,7 @@
  *        0   └─────────────────┘   └───────────┘
  *            time ─────────────────────────────>
  *
- * The largest buffers are placed first, each at the lowest free offset. StarPU does not know that two tensors have bytes in
+ * The largest buffers are placed first, each at the lowest free offset. StarPU does not detect that two tensors have bytes in
  * common. Therefore an instruction without work, the claim, precedes the first use of a buffer in a step. It waits for the
  * previous users of these bytes, which may belong to the previous step.
  *

@@ -1,5 +1,5 @@
 /* residence.h: which buffers of a sequence of tasks are in memory, and when they are moved to and from a file. Private to
- * graphs/compiler/. The plan of this header knows sizes and times only; spill.c applies it to a program. */
+ * graphs/compiler/. The plan depends on sizes and times only; spill.c applies it to a program. */
 #ifndef SGRAD_GRAPHS_COMPILER_PASSES_RESIDENCE_H
 #define SGRAD_GRAPHS_COMPILER_PASSES_RESIDENCE_H
 
