@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <starpu.h>
 
-/* BLOCK: alignment of addresses, sizes and offsets that direct I/O requires on all common disks. PIECE: bytes of one transfer; it
- * is also the size of the buffer of a thread, through which memory that is not aligned is copied. */
-enum { THREADS = 4, BLOCK = 4096, PIECE = 4 << 20, SAMPLE = 128 << 20 };
+/* PIECE: bytes of one transfer; it is also the size of the buffer of a thread, through which memory that is not aligned is
+ * copied. */
+enum { THREADS = 4, PIECE = 4 << 20, SAMPLE = 128 << 20 };
 
 struct slot {
     off_t at;
@@ -44,8 +44,6 @@ struct sgrad_spill {
 };
 
 /* ---- the file ---- */
-
-static size_t in_blocks(size_t bytes) { return (bytes + BLOCK - 1) / BLOCK * BLOCK; }
 
 static int refuse(const char *folder, const char *what) {
     return sgrad_log_error(SGRAD_EIO, "--spill %s: %s: %s", folder, what, strerror(errno));
@@ -99,7 +97,7 @@ static bool transfer_copied(int file, bool writes, char *memory, size_t bytes, o
     for (size_t done = 0; done < bytes;) {
         const size_t n = bytes - done < PIECE ? bytes - done : PIECE;
         if (writes) memcpy(buffer, memory + done, n);
-        if (!transfer(file, writes, buffer, in_blocks(n), at + (off_t)done)) return false;
+        if (!transfer(file, writes, buffer, sgrad_spill_blocks(n), at + (off_t)done)) return false;
         if (!writes) memcpy(memory + done, buffer, n);
         done += n;
     }
@@ -107,7 +105,7 @@ static bool transfer_copied(int file, bool writes, char *memory, size_t bytes, o
 }
 
 static bool copy_slot(const struct sgrad_spill *spill, const struct slot *slot, bool writes, char *memory, char *buffer) {
-    const size_t whole = (uintptr_t)memory % BLOCK ? 0 : slot->bytes / BLOCK * BLOCK;
+    const size_t whole = (uintptr_t)memory % SGRAD_SPILL_BLOCK ? 0 : slot->bytes / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
     bool right = true;
     for (size_t done = 0; done < whole && right; done += PIECE)
         right = transfer(spill->file, writes, memory + done, whole - done < PIECE ? whole - done : PIECE, slot->at + (off_t)done);
@@ -171,7 +169,7 @@ static void execute(struct sgrad_spill *spill, struct transfer *t, char *buffer)
 static void *work(void *arg) {
     struct sgrad_spill *spill = arg;
     void *buffer = NULL;
-    if (posix_memalign(&buffer, BLOCK, PIECE)) abort();
+    if (posix_memalign(&buffer, SGRAD_SPILL_BLOCK, PIECE)) abort();
     sgrad_monitor_lock(spill->monitor);
     while (!spill->closing || spill->first) {
         struct transfer *t = find_ready(spill);
@@ -219,7 +217,7 @@ int sgrad_spill_open(const char *folder, const size_t *bytes, int slots, struct 
     s->slots = slots;
     for (int i = 0; i < slots; i++) {
         s->slot[i] = (struct slot){ .at = size, .bytes = bytes[i] };
-        size += (off_t)in_blocks(bytes[i]);
+        size += (off_t)sgrad_spill_blocks(bytes[i]);
     }
     const int error = reserve(folder, size, &s->direct, &s->file);
     if (error) {
@@ -230,7 +228,7 @@ int sgrad_spill_open(const char *folder, const size_t *bytes, int slots, struct 
     s->folder = sgrad_format("%s", folder);
     s->monitor = sgrad_monitor_create();
     s->last = &s->first;
-    starpu_malloc_set_align(BLOCK);     /* of tensors created from now on, so that they are not copied */
+    starpu_malloc_set_align(SGRAD_SPILL_BLOCK);     /* of tensors created from now on, so that they are not copied */
     while (s->threads < THREADS && (s->thread[s->threads] = sgrad_thread_start(work, s))) s->threads++;
     if (s->threads) return *spill = s, 0;
     sgrad_spill_close(s);
@@ -268,7 +266,7 @@ int sgrad_spill_measure(const char *folder, struct sgrad_spill_speed *speed) {
     void *buffer;
     struct sgrad_spill_speed is;
     SGRAD_TRY(reserve(folder, SAMPLE, &direct, &file));
-    if (posix_memalign(&buffer, BLOCK, PIECE)) abort();
+    if (posix_memalign(&buffer, SGRAD_SPILL_BLOCK, PIECE)) abort();
     memset(buffer, 1, PIECE);
     const bool right = time_pass(file, true, buffer, &is.write) && (direct || !posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED)) &&
                        time_pass(file, false, buffer, &is.read);

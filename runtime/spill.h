@@ -21,6 +21,12 @@
 #include "runtime/runtime.h"
 
 struct sgrad_spill;
+/* Returns BYTES, rounded up to whole blocks: the alignment of addresses, sizes and offsets that direct transfers require on all
+ * common disks. Tensors with other addresses are copied. */
+enum { SGRAD_SPILL_BLOCK = 4096 };
+static inline size_t sgrad_spill_blocks(size_t bytes) {
+    return (bytes + SGRAD_SPILL_BLOCK - 1) / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
+}
 /* Creates a file in FOLDER with SLOTS slots of BYTES[i] bytes each. SGRAD_EIO: the folder does not exist, is not writable, or has
  * too little space; SGRAD_ENOMEM: a thread cannot be started. */
 int sgrad_spill_open(const char *folder, const size_t *bytes, int slots, struct sgrad_spill **spill);

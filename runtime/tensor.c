@@ -117,11 +117,9 @@ int sgrad_tensor_create_in(const char *name, enum sgrad_dtype dtype, struct sgra
 
 void sgrad_tensor_destroy(struct sgrad_tensor *tensor) {
     if (!tensor) return;
-    if (tensor->borrows) {
+    if (tensor->lifetime == SGRAD_PERSISTENT) {
         starpu_data_unregister(tensor->handle);
-    } else if (tensor->lifetime == SGRAD_PERSISTENT) {
-        starpu_data_unregister(tensor->handle);
-        starpu_free_flags(tensor->home, sgrad_view_bytes(&tensor->view), HOME);
+        if (!tensor->borrows) starpu_free_flags(tensor->home, sgrad_view_bytes(&tensor->view), HOME);
     } else {
         starpu_data_unregister_no_coherency(tensor->handle);
     }

@@ -241,8 +241,8 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     return p;
 }
 
-/* Returns the program that occupies at most LIMIT bytes; NULL: none is found. Memory that several buffers share has the size of
- * the largest one, so that a program may occupy more than planned; the plan then gets less. WHOLE: the program without moves. */
+/* Returns the program that occupies at most LIMIT bytes; NULL: none is found. The arena has gaps between buffers, so that a
+ * program may occupy more than planned; the plan then gets less. WHOLE: the program without moves. */
 static struct sgrad__program *build_within(struct sgrad_graph *graph, const struct sgrad_program_options *options, double limit,
                                            const struct sgrad__program *whole) {
     enum { TRIES = 12 };
@@ -277,10 +277,11 @@ double sgrad__program_least_memory(struct sgrad_graph *graph, const struct sgrad
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_options *options,
                          struct sgrad__program **program) {
     const struct sgrad__memory_limit *limit = &options->limit;
-    struct sgrad__program *whole = build(graph, options, 0), *p = NULL;
+    struct sgrad__program *whole = build(graph, options, 0);
+    if (!limit->bytes) return *program = whole, 0;
     const struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
-    if (!limit->bytes || sgrad__memory_all(&memory) <= limit->bytes) return *program = whole, 0;
-    p = build_within(graph, options, limit->bytes, whole);
+    if (sgrad__memory_all(&memory) <= limit->bytes) return *program = whole, 0;
+    struct sgrad__program *p = build_within(graph, options, limit->bytes, whole);
     sgrad__program_destroy(whole);
     return p ? *program = p, 0 : SGRAD_ENOMEM;
 }

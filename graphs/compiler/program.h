@@ -138,6 +138,10 @@ struct sgrad__program {
     char *note;
     int records;                                        /* external buffer that samples are read from, set per step; -1: none */
 };
+/* Returns true if other buffers may use the memory of BUFFER: activations and their gradients. */
+static inline bool sgrad__shares_memory(const struct sgrad__buffer *buffer) {
+    return buffer->rows && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1;
+}
 /* Returns the buffer that BUFFER is a chunk of (sgrad__add_part); BUFFER itself if it is not a chunk. */
 static inline int sgrad__whole_of(const struct sgrad__program *program, int buffer) {
     return program->buffer[buffer].parts ? program->buffer[buffer].whole : buffer;

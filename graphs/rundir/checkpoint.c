@@ -20,7 +20,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PREFIX "checkpoint-"
@@ -125,10 +124,8 @@ static int save(struct sgrad__checkpoint *checkpoint) {
 
 static void *write_checkpoint(void *arg) {
     struct sgrad__checkpoint *c = arg;
-    struct timespec t = { 0 };
     atomic_store(&c->error, save(c));
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    atomic_store(&c->seconds, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+    atomic_store(&c->seconds, sgrad_time_thread_cpu());
     return NULL;
 }
 

@@ -73,7 +73,7 @@ int sgrad__snapshots_open(const char *name, char **folder, int *lock) {
     return error;
 }
 
-static void remove_files(const char *folder) {
+void sgrad__snapshots_clear(const char *folder) {
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));) {
         if (strncmp(e->d_name, "checkpoint-", strlen("checkpoint-")) != 0) continue;
@@ -84,11 +84,9 @@ static void remove_files(const char *folder) {
     if (d) closedir(d);
 }
 
-void sgrad__snapshots_clear(const char *folder) { remove_files(folder); }
-
 static void remove_folder(const char *folder) {
     char *lock = sgrad_format("%s/" SGRAD_LOCK, folder);
-    remove_files(folder);
+    sgrad__snapshots_clear(folder);
     unlink(lock);
     rmdir(folder);
     free(lock);

@@ -2,6 +2,7 @@
  * keep their order. */
 #include "runtime/partitions.h"
 #include "tests/asserts.h"
+#include "tests/runtime/context.h"
 
 enum { COUNT = 1003, PARTS = 4, TURNS = 4 };
 
@@ -86,21 +87,10 @@ static void keep_their_order(void **state) {
     sgrad_tensor_destroy(total);
 }
 
-static struct sgrad_context *context;
-static int begin_context(void **state) {
-    (void)state;
-    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 2, .gpus = -1 }, &context) ? -1 : 0;
-}
-static int end_context(void **state) {
-    (void)state;
-    sgrad_context_close(context);
-    return 0;
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("parts of a tensor have all of its elements, each once", no_gaps),
         sentence("tasks of a tensor and of its parts keep their order", keep_their_order),
     };
-    return run_sentences(argc, argv, tests, begin_context, end_context);
+    return run_sentences(argc, argv, tests, context_open, context_close);
 }

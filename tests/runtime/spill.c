@@ -2,6 +2,7 @@
  * moves for tasks. */
 #include "runtime/spill.h"
 #include "tests/asserts.h"
+#include "tests/runtime/context.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,21 +87,10 @@ static void refuses_folders(void **state) {
     sgrad_spill_close(NULL);
 }
 
-static struct sgrad_context *context;
-static int begin_context(void **state) {
-    (void)state;
-    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 2, .gpus = -1 }, &context) ? -1 : 0;
-}
-static int end_context(void **state) {
-    (void)state;
-    sgrad_context_close(context);
-    return 0;
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a file returns the contents that were moved to it, in order", returns_contents),
         sentence("folders without a disk, or without enough space, are refused", refuses_folders),
     };
-    return run_sentences(argc, argv, tests, begin_context, end_context);
+    return run_sentences(argc, argv, tests, context_open, context_close);
 }

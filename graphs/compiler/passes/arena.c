@@ -11,9 +11,9 @@
  *        0   └─────────────────┘   └───────────┘
  *            time ─────────────────────────────>
  *
- * The largest buffers are placed first, each at the lowest free offset. StarPU does not detect that two tensors have bytes in
- * common. Therefore an instruction without work, the claim, precedes the first use of a buffer in a step. It waits for the
- * previous users of these bytes, which may belong to the previous step.
+ * The largest buffers are placed first, each at the lowest free offset, in whole blocks of a file. StarPU does not detect that
+ * two tensors have bytes in common. Therefore an instruction without work, the claim, precedes the first use of a buffer in a
+ * step. It waits for the previous users of these bytes, which may belong to the previous step.
  *
  * sgrad__share_memory, by contrast, gives a buffer all of the memory of another one. It requires no claims, and the content is
  * often still in a cache; but buffers of many sizes require up to twice as much memory.
@@ -26,8 +26,6 @@
 
 const struct sgrad_kernel sgrad__claim_kernel = { .name = "claim", .kind = &sgrad_input_kind, .flops = sgrad_no_flops,
                                                   .bytes = sgrad_no_flops };
-
-enum { ALIGNED = 4096 };        /* offsets, for direct transfers to a file */
 
 /* A buffer, and the instructions from FIRST to END - 1, during which it has bytes FROM to TO - 1. */
 struct place {
@@ -57,9 +55,9 @@ static struct place *find_places(const struct sgrad__program *p, int distance, i
     for (int i = 0; i < p->instruction_count; i++)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
             const int b = p->instruction[i].operand[j];
-            if (b < 0 || !p->buffer[b].rows || p->buffer[b].lifetime != SGRAD_TRANSIENT || p->buffer[b].copies != 1) continue;
+            if (b < 0 || !sgrad__shares_memory(&p->buffer[b])) continue;
             if (!index[b]) {
-                const size_t bytes = (sgrad_view_bytes(&p->buffer[b].view) + ALIGNED - 1) / ALIGNED * ALIGNED;
+                const size_t bytes = sgrad_spill_blocks(sgrad_view_bytes(&p->buffer[b].view));
                 const int berth = p->instruction[i].micro % distance;
                 all[used] = (struct place){ .buffer = b, .berth = berth, .first = i, .bytes = bytes };
                 index[b] = ++used;
@@ -149,8 +147,7 @@ static void add_claims(struct sgrad_builder *builder, int buffer, int first, con
         for (int i = from; i < count && call.operands < SGRAD_MAX_OPERANDS; i++) operand[call.operands++] = waits[i];
         for (int i = 0; i < call.operands; i++) call.view[i] = p->buffer[operand[i]].view, call.access[i] = SGRAD_W;
         sgrad__add_instruction(builder, sgrad__shared_call(builder, call), operand, p->instruction[first].micro,
-                               SGRAD__PRIORITY_CHAIN, sgrad_format("%s claim", p->buffer[buffer].name))
-            ->workers = SGRAD_ANY_WORKER;
+                               SGRAD__PRIORITY_CHAIN, sgrad_format("%s claim", p->buffer[buffer].name));
         sgrad__insert(&before[first], p->instruction_count - 1);
     }
 }

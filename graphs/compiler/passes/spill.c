@@ -35,10 +35,6 @@ struct sequence {
     struct sgrad__residence plan;
 };
 
-static bool is_planned(const struct sgrad__buffer *buffer) {
-    return buffer->rows && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 && !buffer->lent;
-}
-
 static bool runs_in(const struct sgrad__program *p, int i, int berth, int distance) {
     return p->instruction[i].micro % distance == berth;
 }
@@ -62,7 +58,7 @@ static void add_task(struct sequence *s, const struct sgrad__program *p, int i, 
     bool *writes = sgrad_xcalloc(SGRAD_MAX_OPERANDS, sizeof *writes);
     for (int j = 0; j < in->call->operands; j++) {
         const int b = in->operand[j];
-        if (b < 0 || !is_planned(&p->buffer[b])) continue;
+        if (b < 0 || !sgrad__shares_memory(&p->buffer[b])) continue;
         int at = 0;
         while (at < count && buffer[at] != b) at++;
         buffer[at] = b;
@@ -119,7 +115,6 @@ static int add_move(struct sgrad_builder *builder, const struct sgrad_kernel *ke
                                                            SGRAD__PRIORITY_CHAIN, sgrad_format("%s %s", is->name, kernel->name));
     in->peer = -1;
     in->tag = slot;
-    in->workers = SGRAD_CPU_WORKERS;
     return builder->p->instruction_count - 1;
 }
 
