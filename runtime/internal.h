@@ -93,6 +93,9 @@ int sgrad__network_measure(int rank, struct sgrad_network *network, MPI_Comm com
 int sgrad__tensor_acquire(struct sgrad_tensor *tensor, int node, enum sgrad_access access, void (*then)(void *arg), void *arg);
 void *sgrad__tensor_memory(const struct sgrad_tensor *tensor, int node);
 void sgrad__tensor_release(struct sgrad_tensor *tensor, int node);
+/* Moves the content of a persistent tensor, which no program uses yet, to MEMORY, a mapping of a file from byte AT on. The tensor
+ * then owns the mapping. */
+void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at);
 void sgrad__tensors_look(void);     /* updates sgrad_tensors_peak_bytes; called at the start of each task */
 
 int sgrad__failure_take(void);      /* returns the error of sgrad_task_error and clears it */

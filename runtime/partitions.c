@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <starpu.h>
 
+/* Large shards are whole pages, so that they can be moved to and from a file without a copy (spill.h). */
 int64_t sgrad_part_first(int64_t count, int parts, int part) {
-    enum { LINE = 16 };     /* floats per cache line */
-    return part == parts ? count : count / LINE * part / parts * LINE;
+    enum { LINE = 16, PAGE = 1024, LARGE = 64 * PAGE };     /* floats */
+    const int64_t unit = count / parts >= LARGE ? PAGE : LINE;
+    return part == parts ? count : count / unit * part / parts * unit;
 }
 
 struct sgrad_view sgrad_part_view(int64_t count, int parts, int part) {
@@ -40,7 +42,9 @@ void sgrad_tensor_partition(struct sgrad_tensor *whole, int parts, struct sgrad_
     for (int i = 0; i < parts; i++) {
         part[i] = sgrad_xcalloc(1, sizeof **part);
         *part[i] = (struct sgrad_tensor){ .name = sgrad_format("%s part %d", whole->name, i), .handle = handle[i],
-                                          .view = sgrad_part_view(count, parts, i), .lifetime = SGRAD_PERSISTENT };
+                                          .view = sgrad_part_view(count, parts, i), .lifetime = SGRAD_PERSISTENT,
+                                          .mapped = whole->mapped,
+                                          .at = whole->at + sgrad_part_first(count, parts, i) * (int64_t)sizeof(float) };
         assert(sgrad_view_bytes(&part[i]->view) > 0);
         starpu_data_set_name(handle[i], part[i]->name);
     }

@@ -20,9 +20,9 @@ extern "C" {
  * the variable STARGRAD_MESSAGE_LIMIT. */
 int64_t sgrad_message_most(void);
 
-/* The division of COUNT elements into PARTS shards: each has nearly the same number of whole cache lines, and the last also has
- * the remaining elements. first returns the index of the first element of shard PART, from 0; COUNT if PART is PARTS. view
- * returns the type and shape of shard PART: F32, one dimension. */
+/* The division of COUNT elements into PARTS shards: each has nearly the same number of whole cache lines, or pages if they are
+ * large, and the last also has the remaining elements. first returns the index of the first element of shard PART, from 0; COUNT
+ * if PART is PARTS. view returns the type and shape of shard PART: F32, one dimension. */
 int64_t sgrad_part_first(int64_t count, int parts, int part);
 struct sgrad_view sgrad_part_view(int64_t count, int parts, int part);
 

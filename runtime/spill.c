@@ -3,10 +3,12 @@
 #include "runtime/internal.h"
 #include "runtime/spill.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <starpu.h>
@@ -15,15 +17,20 @@
  * copied. */
 enum { THREADS = 4, PIECE = 4 << 20, SAMPLE = 128 << 20 };
 
-struct slot {
+struct place {
     off_t at;
     size_t bytes;
+};
+
+struct slot {
+    struct place place;
     long submitted, finished;       /* numbers of moves */
 };
 
 struct transfer {
     struct sgrad_spill_move is;
-    bool writes, ready, begun;      /* ready: StarPU has granted the access */
+    bool writes, begun;
+    int awaited;                    /* tensors to which StarPU has not granted access yet */
     long turn;                      /* moves of its slot that must finish before it */
     struct sgrad_spill *spill;
     struct transfer *next;
@@ -31,6 +38,7 @@ struct transfer {
 
 struct sgrad_spill {
     int file;
+    off_t size;
     char *folder;
     bool direct;
     int slots, threads, active;     /* active: transfers in progress */
@@ -60,23 +68,23 @@ static int open_file(const char *folder) {
     return file;
 }
 
-/* Opens the file and reserves SIZE bytes. Direct transfers begin after that: some file systems reserve space by writing bytes. */
-static int reserve(const char *folder, off_t size, bool *direct, int *file) {
+static int create(const char *folder, int *file) {
     struct stat about;
     if (stat(folder, &about)) return refuse(folder, "cannot be opened");
     if (!S_ISDIR(about.st_mode)) return errno = ENOTDIR, refuse(folder, "cannot be opened");
-    const int f = open_file(folder);
-    if (f < 0) return refuse(folder, "a file in it cannot be created");
-    const int error = posix_fallocate(f, 0, size);
-    if (!error) {
-        const int flags = fcntl(f, F_GETFL);
-        *direct = flags >= 0 && fcntl(f, F_SETFL, flags | O_DIRECT) == 0;
-        return *file = f, 0;
-    }
-    close(f);
-    errno = error;
+    *file = open_file(folder);
+    return *file < 0 ? refuse(folder, "a file in it cannot be created") : 0;
+}
+
+/* Reserves BYTES bytes from AT on. Transfers are direct only after that: some file systems reserve space by writing bytes. */
+static int reserve(const char *folder, int file, off_t at, off_t bytes, bool *direct) {
+    const int flags = fcntl(file, F_GETFL) & ~O_DIRECT;
+    fcntl(file, F_SETFL, flags);
+    const int error = posix_fallocate(file, at, bytes);
+    *direct = fcntl(file, F_SETFL, flags | O_DIRECT) == 0;
+    if (!error) return 0;
     return sgrad_log_error(SGRAD_EIO, "--spill %s: %.2f GB cannot be reserved: %s; give a folder on a disk with that much space",
-                           folder, 1e-9 * (double)size, strerror(error));
+                           folder, 1e-9 * (double)bytes, strerror(error));
 }
 
 /* Transfers BYTES bytes between MEMORY and the file. Sets errno. */
@@ -104,16 +112,18 @@ static bool transfer_copied(int file, bool writes, char *memory, size_t bytes, o
     return true;
 }
 
-static bool copy_slot(const struct sgrad_spill *spill, const struct slot *slot, bool writes, char *memory, char *buffer) {
-    const size_t whole = (uintptr_t)memory % SGRAD_SPILL_BLOCK ? 0 : slot->bytes / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
+static bool move(const struct sgrad_spill *spill, const struct place *place, bool writes, char *memory, char *buffer) {
+    const size_t whole = (uintptr_t)memory % SGRAD_SPILL_BLOCK ? 0 : place->bytes / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
     bool right = true;
-    for (size_t done = 0; done < whole && right; done += PIECE)
-        right = transfer(spill->file, writes, memory + done, whole - done < PIECE ? whole - done : PIECE, slot->at + (off_t)done);
+    for (size_t done = 0; done < whole && right; done += PIECE) {
+        const size_t bytes = whole - done < PIECE ? whole - done : PIECE;
+        right = transfer(spill->file, writes, memory + done, bytes, place->at + (off_t)done);
+    }
     if (right)
-        right = transfer_copied(spill->file, writes, memory + whole, slot->bytes - whole, slot->at + (off_t)whole, buffer);
+        right = transfer_copied(spill->file, writes, memory + whole, place->bytes - whole, place->at + (off_t)whole, buffer);
     if (right && writes && !spill->direct) {
         right = !fdatasync(spill->file);
-        posix_fadvise(spill->file, slot->at, (off_t)slot->bytes, POSIX_FADV_DONTNEED);
+        posix_fadvise(spill->file, place->at, (off_t)place->bytes, POSIX_FADV_DONTNEED);
     }
     return right;
 }
@@ -124,15 +134,14 @@ static void is_ready(void *arg) {
     struct transfer *t = arg;
     struct sgrad_monitor *monitor = t->spill->monitor;
     sgrad_monitor_lock(monitor);
-    t->ready = true;
-    sgrad_monitor_notify(monitor);
+    if (!--t->awaited) sgrad_monitor_notify(monitor);
     sgrad_monitor_unlock(monitor);
 }
 
 /* Returns the first transfer that can begin; NULL: none can. */
 static struct transfer *find_ready(const struct sgrad_spill *spill) {
     struct transfer *t = spill->first;
-    while (t && !(t->ready && !t->begun && spill->slot[t->is.slot].finished == t->turn)) t = t->next;
+    while (t && !(!t->awaited && !t->begun && (t->is.home || spill->slot[t->is.slot].finished == t->turn))) t = t->next;
     return t;
 }
 
@@ -142,26 +151,32 @@ static void remove_from_list(struct sgrad_spill *spill, struct transfer *t) {
     if (!(*at = t->next)) spill->last = at;
 }
 
+static struct place place_of(const struct sgrad_spill *spill, const struct sgrad_spill_move *move) {
+    if (!move->home) return spill->slot[move->slot].place;
+    return (struct place){ (off_t)move->home->at, sgrad_view_bytes(&move->home->view) };
+}
+
 /* Executes transfer T. The monitor must be locked; it is unlocked meanwhile. */
 static void execute(struct sgrad_spill *spill, struct transfer *t, char *buffer) {
-    struct slot *slot = &spill->slot[t->is.slot];
+    const struct place place = place_of(spill, &t->is);
     t->begun = true;
     if (!spill->active++) spill->since = sgrad_time_monotonic();
     sgrad_monitor_unlock(spill->monitor);
-    if (!copy_slot(spill, slot, t->writes, sgrad__tensor_memory(t->is.tensor, STARPU_MAIN_RAM), buffer)) {
+    if (!move(spill, &place, t->writes, sgrad__tensor_memory(t->is.tensor, STARPU_MAIN_RAM), buffer)) {
         char *what = sgrad_format("%s cannot be %s", t->is.tensor->name, t->writes ? "written" : "read");
         sgrad__failure_note(t->is.failure, refuse(spill->folder, what));
         free(what);
     }
     sgrad_monitor_lock(spill->monitor);
-    *(t->writes ? &spill->totals.written : &spill->totals.read) += (double)slot->bytes;
+    *(t->writes ? &spill->totals.written : &spill->totals.read) += (double)place.bytes;
     if (!--spill->active) spill->totals.seconds += sgrad_time_monotonic() - spill->since;
-    slot->finished++;
+    if (!t->is.home) spill->slot[t->is.slot].finished++;
     remove_from_list(spill, t);
     sgrad_monitor_notify(spill->monitor);
     sgrad_monitor_unlock(spill->monitor);
     sgrad__tensor_release(t->is.tensor, STARPU_MAIN_RAM);
-    t->is.done(t->is.arg);
+    if (t->is.home) sgrad__tensor_release(t->is.home, STARPU_MAIN_RAM);
+    if (t->is.done) t->is.done(t->is.arg);
     free(t);
     sgrad_monitor_lock(spill->monitor);
 }
@@ -181,25 +196,31 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static int submit(struct sgrad_spill *spill, const struct sgrad_spill_move *move, bool writes) {
-    struct transfer *t = sgrad_xcalloc(1, sizeof *t);
-    *t = (struct transfer){ .is = *move, .writes = writes, .spill = spill };
+/* Appends T to the list. */
+static void append(struct sgrad_spill *spill, struct transfer *t) {
     sgrad_monitor_lock(spill->monitor);
-    t->turn = spill->slot[move->slot].submitted++;
+    if (!t->is.home) t->turn = spill->slot[t->is.slot].submitted++;
     *spill->last = t;
     spill->last = &t->next;
     sgrad_monitor_unlock(spill->monitor);
-    if (sgrad__tensor_acquire(move->tensor, STARPU_MAIN_RAM, writes ? SGRAD_R : SGRAD_W, is_ready, t) == 0) return 0;
-    sgrad_monitor_lock(spill->monitor);
-    spill->slot[move->slot].submitted--;
-    remove_from_list(spill, t);
-    sgrad_monitor_unlock(spill->monitor);
-    free(t);
-    return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot access tensor %s", move->tensor->name);
+}
+
+static int submit(struct sgrad_spill *spill, const struct sgrad_spill_move *move, bool writes) {
+    struct transfer *t = sgrad_xcalloc(1, sizeof *t);
+    *t = (struct transfer){ .is = *move, .writes = writes, .spill = spill, .awaited = move->home ? 2 : 1 };
+    assert(!move->home || move->home->mapped);
+    append(spill, t);
+    if (sgrad__tensor_acquire(move->tensor, STARPU_MAIN_RAM, writes ? SGRAD_R : SGRAD_W, is_ready, t))
+        return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot access tensor %s", move->tensor->name);
+    if (move->home && sgrad__tensor_acquire(move->home, STARPU_MAIN_RAM, writes ? SGRAD_W : SGRAD_R, is_ready, t))
+        return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot access tensor %s", move->home->name);
+    return 0;
 }
 
 int sgrad_spill_write(struct sgrad_spill *spill, const struct sgrad_spill_move *move) { return submit(spill, move, true); }
 int sgrad_spill_read(struct sgrad_spill *spill, const struct sgrad_spill_move *move) { return submit(spill, move, false); }
+
+const char *sgrad_spill_folder(const struct sgrad_spill *spill) { return spill->folder; }
 
 struct sgrad_spill_totals sgrad_spill_totals(const struct sgrad_spill *spill) {
     sgrad_monitor_lock(spill->monitor);
@@ -210,18 +231,10 @@ struct sgrad_spill_totals sgrad_spill_totals(const struct sgrad_spill *spill) {
 
 /* ---- opening and closing ---- */
 
-int sgrad_spill_open(const char *folder, const size_t *bytes, int slots, struct sgrad_spill **spill) {
+int sgrad_spill_open(const char *folder, struct sgrad_spill **spill) {
     struct sgrad_spill *s = sgrad_xcalloc(1, sizeof *s);
-    off_t size = 0;
-    s->slot = sgrad_xcalloc((size_t)slots, sizeof *s->slot);
-    s->slots = slots;
-    for (int i = 0; i < slots; i++) {
-        s->slot[i] = (struct slot){ .at = size, .bytes = bytes[i] };
-        size += (off_t)sgrad_spill_blocks(bytes[i]);
-    }
-    const int error = reserve(folder, size, &s->direct, &s->file);
+    const int error = create(folder, &s->file);
     if (error) {
-        free(s->slot);
         free(s);
         return error;
     }
@@ -234,6 +247,40 @@ int sgrad_spill_open(const char *folder, const size_t *bytes, int slots, struct 
     sgrad_spill_close(s);
     return sgrad_log_error(SGRAD_ENOMEM,
                            "the threads that move tensors cannot be started; check the limit of threads (ulimit -u)");
+}
+
+int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slots, int *first) {
+    off_t size = 0;
+    for (int i = 0; i < slots; i++) size += (off_t)sgrad_spill_blocks(bytes[i]);
+    SGRAD_TRY(reserve(spill->folder, spill->file, spill->size, size, &spill->direct));
+    sgrad_monitor_lock(spill->monitor);
+    *first = spill->slots;
+    for (int i = 0; i < slots; i++) {
+        spill->slot = sgrad_array_grow(spill->slot, spill->slots, sizeof *spill->slot);
+        spill->slot[spill->slots++] = (struct slot){ .place = { spill->size, bytes[i] } };
+        spill->size += (off_t)sgrad_spill_blocks(bytes[i]);
+    }
+    sgrad_monitor_unlock(spill->monitor);
+    return 0;
+}
+
+int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
+    const size_t bytes = sgrad_view_bytes(&tensor->view), blocks = sgrad_spill_blocks(bytes);
+    SGRAD_TRY(reserve(spill->folder, spill->file, spill->size, (off_t)blocks, &spill->direct));
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, spill->file, spill->size);
+    if (memory == MAP_FAILED) return refuse(spill->folder, "a file in it cannot be mapped");
+    sgrad__tensor_settle(tensor, memory, spill->size);
+    if (msync(memory, bytes, MS_SYNC)) return refuse(spill->folder, "a file in it cannot be written");
+    madvise(memory, bytes, MADV_DONTNEED);
+    posix_fadvise(spill->file, spill->size, (off_t)blocks, POSIX_FADV_DONTNEED);
+    spill->size += (off_t)blocks;
+    return 0;
+}
+
+void sgrad_spill_leave(const struct sgrad_tensor *tensor) {
+    const uintptr_t start = sgrad_spill_blocks((uintptr_t)tensor->home),
+                    end = ((uintptr_t)tensor->home + sgrad_view_bytes(&tensor->view)) / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
+    if (start < end) madvise((void *)start, end - start, MADV_DONTNEED);
 }
 
 void sgrad_spill_close(struct sgrad_spill *spill) {
@@ -265,7 +312,8 @@ int sgrad_spill_measure(const char *folder, struct sgrad_spill_speed *speed) {
     bool direct;
     void *buffer;
     struct sgrad_spill_speed is;
-    SGRAD_TRY(reserve(folder, SAMPLE, &direct, &file));
+    SGRAD_TRY(create(folder, &file));
+    if (reserve(folder, file, 0, SAMPLE, &direct)) return close(file), SGRAD_EIO;
     if (posix_memalign(&buffer, SGRAD_SPILL_BLOCK, PIECE)) abort();
     memset(buffer, 1, PIECE);
     const bool right = time_pass(file, true, buffer, &is.write) && (direct || !posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED)) &&

@@ -9,9 +9,13 @@
  * A move is asynchronous, like a message to another rank: it starts when the tasks submitted before it have finished with its
  * tensor, and tasks submitted after it wait for its end. Moves of one slot are executed in the order of submission.
  *
- * The file has no name, so nothing remains when the process ends in any way. All of its space is reserved when it is opened, so
- * that a full disk is an error before training and not during it. The page cache is bypassed (O_DIRECT) where the file system
- * allows it; elsewhere written pages are dropped from it.
+ * A tensor can also live in the file: its memory is then a mapping of a part of the file, which the operating system reads when
+ * a task uses it, and drops when other memory is needed. Moves copy such a tensor, or a shard of it, to another one and back
+ * without the page cache. They are ordered with tasks on either of the two.
+ *
+ * The file has no name, so nothing remains when the process ends in any way. All space is reserved before it is used, so that a
+ * full disk is an error before training and not during it. The page cache is bypassed (O_DIRECT) where the file system allows it;
+ * elsewhere written pages are dropped from it.
  *
  * Source: M. Rhu et al., vDNN: Virtualized Deep Neural Networks for Scalable, Memory-Efficient Neural Network Design, MICRO 2016,
  * for the idea; the memory there is that of a GPU, and the second level is RAM. */
@@ -27,20 +31,30 @@ enum { SGRAD_SPILL_BLOCK = 4096 };
 static inline size_t sgrad_spill_blocks(size_t bytes) {
     return (bytes + SGRAD_SPILL_BLOCK - 1) / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
 }
-/* Creates a file in FOLDER with SLOTS slots of BYTES[i] bytes each. SGRAD_EIO: the folder does not exist, is not writable, or has
- * too little space; SGRAD_ENOMEM: a thread cannot be started. */
-int sgrad_spill_open(const char *folder, const size_t *bytes, int slots, struct sgrad_spill **spill);
+/* Creates a file in FOLDER, without slots. SGRAD_EIO: the folder does not exist, or is not writable; SGRAD_ENOMEM: a thread
+ * cannot be started. */
+int sgrad_spill_open(const char *folder, struct sgrad_spill **spill);
+/* Adds SLOTS slots of BYTES[i] bytes each. Sets *FIRST to the number of the first one. SGRAD_EIO: too little space. */
+int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slots, int *first);
+/* Moves the content of TENSOR to the file, where it stays; it must be persistent, and no program may use it yet. It may outlive
+ * SPILL. SGRAD_EIO: too little space, or the file cannot be mapped. */
+int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor);
+/* Gives back the memory of a persistent tensor, which no task uses, until it is used again. Its content is lost, unless it is in
+ * the file. */
+void sgrad_spill_leave(const struct sgrad_tensor *tensor);
 /* Waits for all moves. NULL is allowed. */
 void sgrad_spill_close(struct sgrad_spill *spill);
+const char *sgrad_spill_folder(const struct sgrad_spill *spill);
 
 struct sgrad_spill_move {
-    struct sgrad_tensor *tensor;    /* at least as large as the slot */
+    struct sgrad_tensor *tensor;    /* at least as large as the slot or home */
+    struct sgrad_tensor *home;      /* a tensor in the file, or a shard of one; NULL: the slot is used */
     int slot;
     struct sgrad_failure *failure;  /* set if the file cannot be read or written; NULL: sgrad_wait_all returns the error */
-    void (*done)(void *arg);        /* called on any thread when the move has ended */
+    void (*done)(void *arg);        /* called on any thread when the move has ended; NULL is allowed */
     void *arg;
 };
-/* Submit a move. They do not wait. SGRAD_EDEVICE: StarPU fails. */
+/* Submit a move from the tensor to the slot or home, or back. They do not wait. SGRAD_EDEVICE: StarPU fails. */
 int sgrad_spill_write(struct sgrad_spill *spill, const struct sgrad_spill_move *move);
 int sgrad_spill_read(struct sgrad_spill *spill, const struct sgrad_spill_move *move);
 

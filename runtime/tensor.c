@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <starpu.h>
 
 static const struct {
@@ -115,11 +116,30 @@ int sgrad_tensor_create_in(const char *name, enum sgrad_dtype dtype, struct sgra
     return 0;
 }
 
+static void free_home(struct sgrad_tensor *tensor) {
+    const size_t bytes = sgrad_view_bytes(&tensor->view);
+    if (tensor->mapped) munmap(tensor->home, bytes);
+    else if (!tensor->borrows) starpu_free_flags(tensor->home, bytes, HOME);
+}
+
+void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at) {
+    const size_t bytes = sgrad_view_bytes(&tensor->view);
+    assert(tensor->lifetime == SGRAD_PERSISTENT && !tensor->borrows);
+    starpu_data_unregister(tensor->handle);
+    copy(memory, tensor->home, bytes);
+    free_home(tensor);
+    tensor->home = memory;
+    tensor->mapped = true;
+    tensor->at = at;
+    starpu_variable_data_register(&tensor->handle, STARPU_MAIN_RAM, (uintptr_t)memory, bytes);
+    starpu_data_set_name(tensor->handle, tensor->name);
+}
+
 void sgrad_tensor_destroy(struct sgrad_tensor *tensor) {
     if (!tensor) return;
     if (tensor->lifetime == SGRAD_PERSISTENT) {
         starpu_data_unregister(tensor->handle);
-        if (!tensor->borrows) starpu_free_flags(tensor->home, sgrad_view_bytes(&tensor->view), HOME);
+        free_home(tensor);
     } else {
         starpu_data_unregister_no_coherency(tensor->handle);
     }
@@ -143,17 +163,23 @@ void *sgrad__tensor_memory(const struct sgrad_tensor *tensor, int node) {
 
 void sgrad__tensor_release(struct sgrad_tensor *tensor, int node) { starpu_data_release_on_node(tensor->handle, node); }
 
+/* Ends an access. Pages of a tensor in a file leave memory. */
+static void release(struct sgrad_tensor *tensor) {
+    if (tensor->mapped) madvise(tensor->home, sgrad_view_bytes(&tensor->view), MADV_DONTNEED);
+    sgrad__tensor_release(tensor, STARPU_MAIN_RAM);
+}
+
 int sgrad_tensor_read(struct sgrad_tensor *tensor, void *to) {
     if (acquire(tensor, STARPU_R) != 0) return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot read tensor %s", tensor->name);
     copy(to, sgrad__tensor_memory(tensor, STARPU_MAIN_RAM), sgrad_view_bytes(&tensor->view));
-    sgrad__tensor_release(tensor, STARPU_MAIN_RAM);
+    release(tensor);
     return sgrad_task_error();
 }
 
 int sgrad_tensor_write(struct sgrad_tensor *tensor, const void *from) {
     if (acquire(tensor, STARPU_W) != 0) return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot write tensor %s", tensor->name);
     copy(sgrad__tensor_memory(tensor, STARPU_MAIN_RAM), from, sgrad_view_bytes(&tensor->view));
-    sgrad__tensor_release(tensor, STARPU_MAIN_RAM);
+    release(tensor);
     return 0;
 }
 
@@ -176,7 +202,7 @@ struct fetch {
 static void fetched(void *arg) {
     struct fetch *f = arg;
     copy(f->to, sgrad__tensor_memory(f->tensor, STARPU_MAIN_RAM), sgrad_view_bytes(&f->tensor->view));
-    sgrad__tensor_release(f->tensor, STARPU_MAIN_RAM);
+    release(f->tensor);
     f->done(f->arg);
     free(f);
 }

@@ -25,6 +25,7 @@ struct sgrad_builder {
     struct sgrad_graph *g;
     const struct sgrad_program_options *o;
     int micros, group_micros;                   /* micro-batches of this rank; of a batch-norm group on this rank */
+    int wave;                                   /* micro-batches that are computed layer by layer, together; whole groups */
     int lanes;                                  /* number of gradient-accumulation buffers */
     int place, peers;                           /* index of this rank among the peers; number of peers */
     struct sgrad_group others;                  /* the peers with different samples, including this rank */
@@ -192,13 +193,11 @@ void sgrad__mark_last_uses(struct sgrad__program *program);
  * m uses that of m - DISTANCE. Must be called after sgrad__mark_last_uses. LITTLE: buffers of different sizes may use the same
  * memory. FOR_GOOD: buffers without samples are never freed; otherwise those above 64 KiB are freed after their last use. */
 void sgrad__share_memory(struct sgrad__program *program, int distance, bool little, bool for_good);
-/* passes/arena.c: the same with less memory: buffers of any sizes may have bytes in common. Must be called after
- * sgrad__mark_last_uses. */
-void sgrad__place_in_arena(struct sgrad_builder *builder, int distance, int running);
-/* passes/spill.c: inserts moves to and from a file, so that the buffers with samples of this rank occupy at most BYTES at any
- * time. DISTANCE: as above; RUNNING: tasks of each of these sequences that run at the same time. Must be called before
- * sgrad__mark_last_uses. Returns false, and changes nothing, if that is too little. */
-bool sgrad__spill(struct sgrad_builder *builder, int distance, int running, double bytes);
+/* passes/arena.c: places the planned buffers, which may have bytes in common. Must be called after sgrad__mark_last_uses. */
+void sgrad__place_in_arena(struct sgrad_builder *builder);
+/* passes/spill.c: inserts moves to and from a file, so that the planned buffers occupy at most BYTES at any time. RUNNING: tasks
+ * that run at the same time. Must be called before sgrad__mark_last_uses. Returns false if that is too little. */
+bool sgrad__spill(struct sgrad_builder *builder, int running, double bytes);
 
 /* ---- sums.c ---- */
 

@@ -142,6 +142,7 @@ void sgrad__put_in_order(struct sgrad__program *program, int count, struct sgrad
         all[next++] = program->instruction[i];
         next += put(program, after ? &after[i] : NULL, &all[next]);
     }
+    place[count] = next;
     for (int b = 0; b < program->buffer_count; b++) program->buffer[b].release = place[program->buffer[b].release];
     memcpy(program->instruction, all, (size_t)program->instruction_count * sizeof *all);
     free(all);
@@ -168,7 +169,6 @@ static void join(struct sgrad__program *program, int first) {
 
 void sgrad__program_destroy(struct sgrad__program *program) {
     if (!program) return;
-    sgrad_spill_close(program->spilling.file);
     free(program->spilling.bytes);
     for (int i = 0; i < program->buffer_count; i++)
         if (program->buffer[i].parts && !program->buffer[i].part) join(program, i);

@@ -11,6 +11,9 @@
  *
  *     both      read 0 1 2 3   1f 0 1   1f 2 3   2f 0 1   2f 2 3   loss 0 1   loss 2 3   2b 0 1   2b 2 3   update 2   1b …
  *
+ * If memory is limited, as many groups as there are workers for are computed likewise, one such wave after another, so that
+ * tasks that run at the same time are neighbours in the order by which memory is planned (passes/spill.c).
+ *
  * Backward visits the nodes in reverse order. The gradient of a node's output is complete when backward reaches the node, because
  * the consumers of the output come first. nodes.c adds the tasks of a node. */
 #include "graphs/compiler/builder.h"
@@ -83,10 +86,10 @@ static void add_step(struct sgrad_builder *builder) {
     for (int i = 0; i < g->parameter_count; i++) summed[i] = -1;
     builder->rest = sgrad__parameters_trained(g) * (int64_t)sizeof(float);
 
-    const int wave = builder->o->shares ? builder->micros : builder->group_micros;
-    for (int first = 0; first < builder->micros; first += wave) {
-        add_forward(builder, first, first + wave);
-        if (builder->p->training) add_backward(builder, first, first + wave, summed);
+    for (int first = 0; first < builder->micros; first += builder->wave) {
+        const int rest = builder->micros - first, end = first + (rest < builder->wave ? rest : builder->wave);
+        add_forward(builder, first, end);
+        if (builder->p->training) add_backward(builder, first, end, summed);
     }
     if (builder->p->training) {
         sgrad__close_gradients(builder);
@@ -213,14 +216,15 @@ static void begin_program(struct sgrad_builder *b, struct sgrad__program *p) {
     if (options->source.records.shape.rank) p->records = sgrad__add_lent(b, "records", options->source.records);
 }
 
-/* Builds the program whose buffers with samples occupy at most ROWS bytes, if that is above 0. Returns NULL if this is not
+/* Builds the program whose planned buffers occupy at most PLANNED bytes, if that is above 0. Returns NULL if this is not
  * possible. */
-static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgrad_program_options *options, double rows) {
+static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgrad_program_options *options, double planned) {
     struct sgrad__program *p = sgrad__program_create();
     const int place = options->peers ? sgrad_group_index(options->peers, options->rank) : 0;
     struct sgrad_builder b = { .p = p, .g = graph, .o = options, .place = place, .peers = sgrad__peer_count(options) };
     begin_program(&b, p);
     open_builder(&b);
+    b.wave = options->shares ? b.micros : planned > 0 ? sgrad__micros_at_once(&b, true) : b.group_micros;
     add_step(&b);
     sgrad__pack_first(&b);
     if (options->fuse) sgrad__fuse(&b);
@@ -228,16 +232,13 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     sgrad__gather_weights(&b);
     close_builder(&b);
     const bool shares = options->fuse && options->training && (!options->gpus || options->recorded);
-    const bool one_sequence = rows > 0 && (p->grouped || options->shares);
-    const int together = one_sequence ? options->cpus : 1;      /* tasks of a sequence that run at the same time */
-    const int distance = shares && !one_sequence ? sgrad__micros_at_once(&b, rows > 0) : 1;
-    if (rows > 0 && !sgrad__spill(&b, distance, together, rows)) {
+    if (planned > 0 && !sgrad__spill(&b, options->cpus, planned)) {
         sgrad__program_destroy(p);
         return NULL;
     }
     sgrad__mark_last_uses(p);
-    if (rows > 0) sgrad__place_in_arena(&b, distance, together);
-    else if (shares) sgrad__share_memory(p, distance, options->gpus || marked(graph), options->gpus);
+    if (planned > 0) sgrad__place_in_arena(&b);
+    else if (shares) sgrad__share_memory(p, sgrad__micros_at_once(&b, false), options->gpus || marked(graph), options->gpus);
     return p;
 }
 
@@ -247,15 +248,15 @@ static struct sgrad__program *build_within(struct sgrad_graph *graph, const stru
                                            const struct sgrad__program *whole) {
     enum { TRIES = 12 };
     struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
-    double rows = limit - (sgrad__memory_all(&memory) - memory.activations);
-    for (int i = 0; i < TRIES && rows > 0; i++) {
-        struct sgrad__program *p = build(graph, options, rows);
+    double planned = limit - (memory.messages + memory.inputs + memory.workspaces);
+    for (int i = 0; i < TRIES && planned > 0; i++) {
+        struct sgrad__program *p = build(graph, options, planned);
         if (!p) return NULL;
         memory = sgrad__program_memory(p, options->cpus, NULL);
         const double all = sgrad__memory_all(&memory), allowed = limit - (all - memory.activations);
         if (all <= limit) return p;
         sgrad__program_destroy(p);
-        rows *= 0.99 * allowed / memory.activations;
+        planned *= 0.99 * allowed / memory.activations;
     }
     return NULL;
 }

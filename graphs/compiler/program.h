@@ -20,6 +20,7 @@ struct sgrad__buffer {
     int copies; /* one tensor per step in flight for inputs, which are read ahead; else 1; 0: no separate memory */
     bool lent;                                          /* external: its tensor belongs to the graph or to the caller */
     bool rows;                                          /* dimension 0 is the samples of a micro-batch */
+    bool planned;                                       /* its memory is planned, because memory is limited (passes/spill.c) */
     int follows;                                        /* buffer whose memory it reuses after that buffer's end; -1: none */
     int whole, part, parts;                             /* chunk PART of PARTS of the external buffer WHOLE; PARTS 0: none */
     size_t room;                                        /* bytes of its memory if other buffers reuse it; 0: those of view */
@@ -88,12 +89,13 @@ struct sgrad__shard {
 };
 
 /* The buffers that are moved to a file and back, because memory is limited (passes/spill.c). An instruction with the kernel
- * sgrad__store_kernel or sgrad__fetch_kernel moves its operand to or from the slot in its tag. */
+ * sgrad__store_kernel or sgrad__fetch_kernel moves its first operand to or from its second one, a tensor whose memory is in the
+ * file; if it has one operand, the slot in its tag. */
 struct sgrad__spilling {
-    int slots;                                          /* 0: nothing is moved */
+    int slots;                                          /* of buffers without a home in the file */
     size_t *bytes;                                      /* by slot */
-    const char *folder;
-    struct sgrad_spill *file;                           /* NULL before sgrad__program_allocate */
+    struct sgrad_spill *file;
+    int first;                                          /* number of the first slot; set by sgrad__program_allocate */
     double written, read;                               /* bytes of one step */
     double seconds, waited;                             /* predicted: of the step's tasks that use samples; of their waits */
 };
@@ -138,10 +140,6 @@ struct sgrad__program {
     char *note;
     int records;                                        /* external buffer that samples are read from, set per step; -1: none */
 };
-/* Returns true if other buffers may use the memory of BUFFER: activations and their gradients. */
-static inline bool sgrad__shares_memory(const struct sgrad__buffer *buffer) {
-    return buffer->rows && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1;
-}
 /* Returns the buffer that BUFFER is a chunk of (sgrad__add_part); BUFFER itself if it is not a chunk. */
 static inline int sgrad__whole_of(const struct sgrad__program *program, int buffer) {
     return program->buffer[buffer].parts ? program->buffer[buffer].whole : buffer;
@@ -161,10 +159,17 @@ struct sgrad__source {
  * ranges. */
 enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_SEARCH, SGRAD__TAGS_EVALUATION, SGRAD__TAGS_OF_A_RUN = 8 };
 
+/* Contents of parameters and training that are in the file, and in memory only while tasks use them. */
+enum sgrad__moved { SGRAD__MOVES_NONE, SGRAD__MOVES_STATES, SGRAD__MOVES_WEIGHTS };    /* weights: states as well */
+
+/* Returns the tensors of TRAINING that are in the file; the caller must free the list. Sets *COUNT. */
+struct sgrad_tensor **sgrad__homes(const struct sgrad__training *training, enum sgrad__moved moved, int *count);
+
 /* The limit of a program's memory. */
 struct sgrad__memory_limit {
     double bytes;                       /* of buffers and workspaces; 0: no limit */
-    const char *folder;                 /* folder for the file to which buffers are moved; NULL: they are not moved */
+    struct sgrad_spill *file;           /* to which buffers are moved; NULL: they are not moved */
+    enum sgrad__moved moved;
     struct sgrad_spill_speed speed;     /* of this folder */
     double flops, bandwidth;            /* of a worker, per second: for tasks that have not been measured */
 };

@@ -9,7 +9,8 @@
  * the same batches. The results of all batches are sent to all ranks by a last program, which has its own tags. They are added in
  * the order of batches, so that the result does not depend on their distribution.
  *
- * No function waits, except end: the training loop must call sgrad__evaluation_advance from time to time.
+ * No function waits, except end: the training loop must call sgrad__evaluation_advance from time to time. If a rank's memory is
+ * limited, no steps run during an evaluation. It then uses the weights themselves, and the memory of the steps.
  *
  * With several views of each image (--tta) a batch contains all views of its samples, one after another. The predictions are
  * averaged, and the loss is computed from the mean (views.c).
@@ -46,7 +47,9 @@ struct sgrad__evaluation {
     struct range *range;                /* (ranges) */
     int ranges, sources;                /* sources: of a mixture; 0: it is none */
     double *source_loss;                /* (sources), of the last evaluation */
-    struct sgrad_tensor **weight;       /* by parameter: copies of the weights; NULL: adapted ones, which no step changes */
+    /* By parameter: copies of the weights or, if steps wait, averages; NULL: no step changes the weights, which are used. */
+    struct sgrad_tensor **weight;
+    bool owned;                         /* these are copies */
     struct sgrad_tensor *shared;        /* content of value, sent to all ranks */
     int64_t batches;                    /* of all ranks */
     int64_t unit;                       /* the number of batches of a range is a multiple of this */
@@ -76,9 +79,11 @@ static void close_part(struct part *part) {
 
 static int open_weights(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
     evaluation->weight = sgrad_xcalloc((size_t)run->graph->parameter_count, sizeof(struct sgrad_tensor *));
+    evaluation->owned = !run->evaluation.alone;
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
-        if (p->tensor && !(run->graph->lora.rank && p->frozen))
+        if (!evaluation->owned) evaluation->weight[i] = run->training->update[i].average;
+        else if (p->tensor && !(run->graph->lora.rank && p->frozen))
             SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->tensor->view.shape, SGRAD_PERSISTENT, &evaluation->weight[i]));
     }
     return 0;
@@ -121,7 +126,7 @@ double sgrad__evaluation_memory(const struct sgrad__run *run) {
     if (sgrad__program_build(run->graph, &o, &program)) return 0;
     const struct sgrad__memory memory = sgrad__program_memory(program, run->context->cpus, NULL);
     sgrad__program_destroy(program);
-    return sgrad__graph_memory(run->graph) + sgrad__memory_all(&memory);
+    return sgrad__memory_all(&memory);
 }
 
 static int open_batches(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
@@ -191,7 +196,7 @@ void sgrad__evaluation_close(struct sgrad__run *run) {
     if (!e) return;
     for (int i = 0; i < PARTS; i++) close_part(&e->part[i]);
     close_part(&e->total);
-    for (int i = 0; i < run->graph->parameter_count; i++) sgrad_tensor_destroy(e->weight[i]);
+    for (int i = 0; i < run->graph->parameter_count && e->owned; i++) sgrad_tensor_destroy(e->weight[i]);
     sgrad_tensor_destroy(e->shared);
     free(e->weight);
     free(e->value);
@@ -205,14 +210,35 @@ struct sgrad_tensor *const *sgrad__evaluation_weights(const struct sgrad__run *r
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
+static int copy_weights(struct sgrad__run *run, const struct sgrad__evaluation *evaluation) {
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        struct sgrad_tensor *tensor = run->graph->parameter[i].tensor, *average = run->training->update[i].average;
+        if (evaluation->weight[i]) SGRAD_TRY(sgrad_tensor_copy(average ? average : tensor, evaluation->weight[i]));
+    }
+    return 0;
+}
+
+/* Waits for all steps. Their memory is free until the next one. */
+static int wait_for_steps(const struct sgrad__run *run) {
+    SGRAD_TRY(sgrad_wait_all());
+    if (run->program && run->program->arena) sgrad_spill_leave(run->program->arena);
+    return 0;
+}
+
+/* Weights in a file leave memory. */
+static void leave(const struct sgrad__run *run) {
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        const struct sgrad_tensor *tensor = run->graph->parameter[i].tensor, *average = run->training->update[i].average;
+        if (tensor && tensor->mapped) sgrad_spill_leave(tensor);
+        if (average && average->mapped) sgrad_spill_leave(average);
+    }
+}
+
 int sgrad__evaluation_begin(struct sgrad__run *run) {
     if (run->evaluation.state && !run->evaluation.state->seen.views != !run->evaluation.views.count) sgrad__evaluation_close(run);
     SGRAD_TRY(open_evaluation(run));
     struct sgrad__evaluation *e = run->evaluation.state;
-    for (int i = 0; i < run->graph->parameter_count; i++) {
-        struct sgrad_tensor *tensor = run->graph->parameter[i].tensor, *average = run->training->update[i].average;
-        if (e->weight[i]) SGRAD_TRY(sgrad_tensor_copy(average ? average : tensor, e->weight[i]));
-    }
+    SGRAD_TRY(e->owned ? copy_weights(run, e) : wait_for_steps(run));
     memset(e->value, 0, sgrad_view_bytes(&e->shared->view));
     e->done = e->next = run->evaluation.turn;
     e->end = e->batches;
@@ -402,5 +428,6 @@ int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave) {
         if (e->totals && run->evaluation.active) SGRAD_TRY(take_total(run, e));
         else if (run->evaluation.active) SGRAD_TRY(take_batch(run, e));
     }
+    if (e && !e->owned) leave(run);
     return 0;
 }

@@ -53,7 +53,8 @@ struct sgrad__run_batch {
     long fixed_until;                           /* the step after which this division may change; 0: never */
     int lanes;                                  /* number of gradient-accumulation buffers of this rank */
     struct sgrad__memory_limit limit;           /* of the memory of a step (--memory); bytes 0: none */
-    double other_memory;                        /* bytes of memory that steps do not use, if there is a limit */
+    double evaluation_memory;                   /* bytes that an evaluation uses, if there is a limit */
+    double other_memory;                        /* bytes that neither steps nor evaluations use, if there is a limit */
 };
 
 /* The evaluation on the test set. */
@@ -64,6 +65,7 @@ struct sgrad__run_evaluation {
     struct sgrad_views views;                   /* test-time augmentation (--tta), from the next evaluation on; count 0: off */
     struct sgrad_predictions *predictions;      /* borrowed; receives the predictions for the test set; NULL: only metrics */
     int64_t micro;                              /* samples of a task, at most; the same on all ranks */
+    bool alone;                                 /* no steps run meanwhile, so that it needs no copies of the weights */
     /* number of ranks, or groups of ranks, over which batches are distributed round-robin; index of this one */
     int turns, turn;
 };
@@ -245,7 +247,7 @@ int sgrad__evaluation_advance(struct sgrad__run *run);
 int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave);
 /* Frees the evaluation, none of whose steps may be in flight. No effect without an evaluation. */
 void sgrad__evaluation_close(struct sgrad__run *run);
-/* Returns the bytes of memory that an evaluation without views requires, with its copies of the weights. */
+/* Returns the bytes of memory that an evaluation without views requires, except weights. */
 double sgrad__evaluation_memory(const struct sgrad__run *run);
 /* Returns the weights of the last evaluation, by parameter; NULL for a parameter that this rank does not have. They belong to the
  * evaluation. */

@@ -123,7 +123,12 @@ static int submit_call(const struct sgrad__program *program, const struct sgrad_
     if (instruction->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
     if (instruction->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
     if (instruction->call->kernel == &sgrad__whole_on_gpus_kernel) return sgrad_allreduce_on_gpus(&message);
-    const struct sgrad_spill_move move = { operand[0], (int)instruction->tag, program->failure, done, arg };
+    const struct sgrad_spill_move move = { .tensor = operand[0],
+                                           .home = instruction->call->operands > 1 ? operand[1] : NULL,
+                                           .slot = program->spilling.first + (int)instruction->tag,
+                                           .failure = program->failure,
+                                           .done = done,
+                                           .arg = arg };
     if (instruction->call->kernel == &sgrad__store_kernel) return sgrad_spill_write(program->spilling.file, &move);
     if (instruction->call->kernel == &sgrad__fetch_kernel) return sgrad_spill_read(program->spilling.file, &move);
     return sgrad_task_submit(

@@ -1,16 +1,17 @@
 /* limit.c: --memory, --spill: how much of a rank's memory a program may use.
  *
- *     ├── process ──┼── evaluation ──┼── checkpoint ──┼──────────── program ────────────┤  --memory
- *         measured       computed         computed        the rest: limit of passes/spill.c
+ *     ├── process ──┼── checkpoint ──┼──────────────── program ────────────────┤  --memory
+ *         measured       computed        the rest: limit of passes/spill.c; or of an evaluation, when no steps run
  *
- * process: code, libraries, data set, parameters and optimizer states, which exist when the program is built. evaluation: copies
- * of the weights, and activations. checkpoint: a copy of parameters and states while they are written to a file.
+ * process: code, libraries, data set, and those parameters and optimizer states that are not in the file. checkpoint: a copy of
+ * parameters and states while they are written to a file.
  *
  * Limits: decoded images that are cached later (--data-memory) are not included, nor is the page cache. */
 #include "graphs/train/setup.h"
 #include "runtime/spill.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -77,30 +78,81 @@ static int check(const struct sgrad__run *run) {
     return 0;
 }
 
-int sgrad__run_limit_memory(struct sgrad__run *run) {
-    const struct sgrad_parallel_options *o = &run->options.parallel;
-    struct sgrad__memory_limit *limit = &run->batch.limit;
-    SGRAD_TRY(check(run));
-    if (!o->memory) return 0;
-    *limit = (struct sgrad__memory_limit){ .flops = FLOPS, .bandwidth = BANDWIDTH };
-    if (o->spill && strcmp(o->spill, "none")) {
-        limit->folder = o->spill;
-        SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
-    }
-    run->batch.other_memory = resident() + sgrad__evaluation_memory(run) + REST + PER_INSTRUCTION * count_instructions(run);
-    run->batch.other_memory += copied_bytes(run);
-    limit->bytes = (double)o->memory - run->batch.other_memory;
-    if (limit->bytes < 1) limit->bytes = 1;
-    return 0;
+/* The use of memory, if the contents MOVED are in the file. */
+struct use {
+    double other, evaluation;   /* bytes of other parts; of an evaluation, with the weights that it reads from the file */
+};
+
+static struct use use_of(const struct sgrad__run *run, enum sgrad__moved moved) {
+    struct use use = { run->batch.other_memory, run->batch.evaluation_memory };
+    int count;
+    struct sgrad_tensor **home = sgrad__homes(run->training, moved, &count);
+    for (int i = 0; i < count; i++) use.other -= (double)sgrad_view_bytes(&home[i]->view);
+    if (moved == SGRAD__MOVES_WEIGHTS) use.evaluation += sgrad__graph_memory(run->graph);
+    free(home);
+    return use;
 }
 
-int sgrad__run_explain_limit(const struct sgrad__run *run, const struct sgrad_program_options *options) {
+/* Sets the limit of steps, if the contents MOVED are in the file. Returns false if that is too little. */
+static bool try_moved(struct sgrad__run *run, enum sgrad__moved moved) {
+    struct sgrad__memory_limit *limit = &run->batch.limit;
+    const struct use use = use_of(run, moved);
+    limit->moved = moved;
+    limit->bytes = (double)run->options.parallel.memory - use.other;
+    if (limit->bytes < use.evaluation || limit->bytes < 1) return false;
+    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
+    struct sgrad__program *program;
+    if (sgrad__program_build(run->graph, &o, &program)) return false;
+    sgrad__program_destroy(program);
+    return true;
+}
+
+static int settle(struct sgrad__run *run) {
+    int count, error = 0;
+    struct sgrad_tensor **home = sgrad__homes(run->training, run->batch.limit.moved, &count);
+    for (int i = 0; i < count && !error; i++) error = sgrad_spill_settle(run->batch.limit.file, home[i]);
+    free(home);
+    return error;
+}
+
+/* Returns an error that names the lowest possible limit. */
+static int refuse(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
-    const double least = run->batch.other_memory + sgrad__program_least_memory(run->graph, options);
-    const bool spills = options->limit.folder;
+    const bool spills = run->batch.limit.file;
+    const struct use use = use_of(run, spills ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE);
+    const struct sgrad_program_options options =
+        sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
+    const double steps = sgrad__program_least_memory(run->graph, &options),
+                 least = use.other + (steps > use.evaluation ? steps : use.evaluation);
     return sgrad_log_error(SGRAD_ENOMEM,
                            "--memory %.0fM is too little: a rank requires %.0fM%s, of which %.0fM are not used by steps; give "
                            "--memory %.0fM, %sa smaller --micro-batch, or --recompute",
-                           (double)o->memory / MIB, least / MIB, spills ? " with --spill" : "", run->batch.other_memory / MIB,
+                           (double)o->memory / MIB, least / MIB, spills ? " with --spill" : "", use.other / MIB,
                            1.02 * least / MIB, spills ? "" : "--spill DIR, ");
+}
+
+/* Moves as little as possible: only activations and gradients if this suffices, then optimizer states, then weights. */
+static int choose_moved(struct sgrad__run *run) {
+    const enum sgrad__moved most = run->batch.limit.file ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE;
+    for (enum sgrad__moved moved = SGRAD__MOVES_NONE; moved <= most; moved++)
+        if (try_moved(run, moved)) return moved ? settle(run) : 0;
+    return refuse(run);
+}
+
+int sgrad__run_limit_memory(struct sgrad__run *run) {
+    const struct sgrad_parallel_options *o = &run->options.parallel;
+    struct sgrad__memory_limit *limit = &run->batch.limit;
+    double limited = o->memory > 0;
+    SGRAD_TRY(sgrad__run_agree(run, check(run)));
+    if (!run->beside) sgrad_ranks_sum(&limited, 1);
+    run->evaluation.alone = limited > 0;
+    if (!o->memory) return 0;
+    *limit = (struct sgrad__memory_limit){ .flops = FLOPS, .bandwidth = BANDWIDTH };
+    if (o->spill && strcmp(o->spill, "none")) {
+        SGRAD_TRY(sgrad_spill_open(o->spill, &limit->file));
+        SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
+    }
+    run->batch.other_memory = resident() + REST + PER_INSTRUCTION * count_instructions(run) + copied_bytes(run);
+    run->batch.evaluation_memory = sgrad__evaluation_memory(run);
+    return choose_moved(run);
 }

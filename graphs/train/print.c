@@ -76,17 +76,22 @@ static void print_memory(const struct sgrad__run *run, FILE *to) {
 
 /* Prints the moves to and from a file, if there are any. */
 static void print_spilling(const struct sgrad__run *run, FILE *to) {
+    static const char *const moved[] = { [SGRAD__MOVES_NONE] = "",
+                                         [SGRAD__MOVES_STATES] = ", and all optimizer states,",
+                                         [SGRAD__MOVES_WEIGHTS] = ", all optimizer states and weights," };
     const struct sgrad__spilling *s = &run->program->spilling;
     const struct sgrad__memory_limit *limit = &run->batch.limit;
     if (!limit->bytes) return;
     fprintf(to, "limit      %.2f MB on this rank, of which steps may use %.2f", 1e-6 * (double)run->options.parallel.memory,
             1e-6 * limit->bytes);
-    if (!s->slots) fputs(": all activations stay in memory\n", to);
-    else
-        fprintf(to, ": %d buffers of activations leave memory; a step writes %.2f MB to %s and reads %.2f (%.2f and %.2f GB/s); "
-                    "predicted %.2f s, of which %.2f waiting\n",
-                s->slots, 1e-6 * s->written, s->folder, 1e-6 * s->read, 1e-9 * limit->speed.write, 1e-9 * limit->speed.read,
-                s->seconds, s->waited);
+    if (!s->read) {
+        fputs(": all buffers stay in memory\n", to);
+        return;
+    }
+    fprintf(to, ": %d activations and gradients%s leave memory; ", s->slots, moved[limit->moved]);
+    fprintf(to, "a step writes %.2f MB to %s and reads %.2f (%.2f and %.2f GB/s); predicted %.2f s, of which %.2f waiting\n",
+            1e-6 * s->written, sgrad_spill_folder(s->file), 1e-6 * s->read, 1e-9 * limit->speed.write, 1e-9 * limit->speed.read,
+            s->seconds, s->waited);
 }
 
 /* Prints the order of the samples of a data set in several files. */

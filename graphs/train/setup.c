@@ -256,8 +256,7 @@ static int watch_workers(struct sgrad__run *run) {
 static int build_program(struct sgrad__run *run) {
     const struct sgrad_program_options options =
         sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    const int error = sgrad__program_build(run->graph, &options, &run->program);
-    return error ? sgrad__run_explain_limit(run, &options) : 0;
+    return sgrad__program_build(run->graph, &options, &run->program);
 }
 
 /* From the network to the program of a step, together with the other ranks. */
@@ -449,6 +448,7 @@ void sgrad__run_close(struct sgrad__run *run) {
     sgrad__server_close(run);
     sgrad__runner_destroy(run->runner);
     sgrad__program_destroy(run->program);
+    sgrad_spill_close(run->batch.limit.file);
     sgrad__evaluation_close(run);
     sgrad__placement_destroy(run->data.placement);
     sgrad__workers_free(run->files.workers);

@@ -238,9 +238,9 @@ void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
 
 /* ---- limit.c: --memory, --spill ---- */
 
-/* Sets batch.limit: the memory that a step may use. SGRAD_EINVAL: the options do not fit together. SGRAD_EIO: the folder. */
+/* Sets batch.limit: the memory that a step may use. Moves optimizer states and weights to the file, if they do not fit.
+ * Collective. SGRAD_EINVAL: the options do not fit together. SGRAD_EIO: the folder. SGRAD_ENOMEM: the limit is too low; the
+ * message names the lowest possible one. */
 int sgrad__run_limit_memory(struct sgrad__run *run);
-/* Logs that no program fits into the limit, with the lowest limit for which one does. Returns SGRAD_ENOMEM. */
-int sgrad__run_explain_limit(const struct sgrad__run *run, const struct sgrad_program_options *options);
 
 #endif

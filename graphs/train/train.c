@@ -54,8 +54,8 @@ static int begin_checkpoint(struct sgrad__run *run, long done) {
 
 static int end_evaluation(struct sgrad__run *r, long done);
 
-/* Starts the evaluation of an epoch whose steps have ended; later steps run concurrently. If the evaluation may end the run,
- * no step follows before it has ended. */
+/* Starts the evaluation of an epoch whose steps have ended; later steps run concurrently. If the evaluation may end the run, or
+ * memory is limited, no step follows before it has ended. */
 static int begin_evaluation(struct sgrad__run *run, long done) {
     run->evaluation.epoch = (struct sgrad__epoch){ .step = done, .epoch = (double)done / (double)run->steps_per_epoch };
     run->evaluation.epoch.memory = 1e-6 * (double)sgrad_tensors_peak_bytes();
@@ -63,7 +63,8 @@ static int begin_evaluation(struct sgrad__run *run, long done) {
     if (done >= run->steps) SGRAD_TRY(sgrad__run_see_views(run));
     if (run->evaluation.views.count) run->evaluation.epoch.views = run->options.evaluation.tta;
     SGRAD_TRY(sgrad__evaluation_begin(run));
-    return sgrad__best_may_end(run) || run->control.waits_for_epoch_event ? end_evaluation(run, done) : 0;
+    const bool waits = sgrad__best_may_end(run) || run->control.waits_for_epoch_event || run->evaluation.alone;
+    return waits ? end_evaluation(run, done) : 0;
 }
 
 /* Takes the value that the function of the program returned after STEP, unless it was the last one. */

@@ -1,5 +1,6 @@
 /* spill.c: a file returns the contents that were moved to it, of any size, in the order of submission; tasks wait for moves, and
  * moves for tasks. */
+#include "runtime/partitions.h"
 #include "runtime/spill.h"
 #include "tests/asserts.h"
 #include "tests/runtime/context.h"
@@ -40,7 +41,10 @@ static void returns_contents(void **state) {
     size_t bytes[SLOTS];
     double all = 0;
     for (int s = 0; s < SLOTS; s++) all += (double)(bytes[s] = (size_t)sizes[s] * sizeof(float));
-    assert_done(sgrad_spill_open(scratch(), bytes, SLOTS, &spill));
+    int first;
+    assert_done(sgrad_spill_open(scratch(), &spill));
+    assert_done(sgrad_spill_reserve(spill, bytes, SLOTS, &first));
+    assert_int_equal(first, 0);
     for (int s = 0; s < SLOTS; s++) {
         assert_done(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(1, sizes[s]), SGRAD_PERSISTENT, &x[s]));
         assert_done(sgrad_tensor_create("y", SGRAD_F32, sgrad_shape(1, sizes[s]), SGRAD_TRANSIENT, &y[s]));
@@ -69,6 +73,40 @@ static void returns_contents(void **state) {
     sgrad_spill_close(spill);
 }
 
+/* Each turn reads the parts of x, which lives in the file, to y, adds 1 to y and writes it back. Then x is used as any tensor. */
+static void settles_tensors(void **state) {
+    (void)state;
+    enum { COUNT = 300001, PARTS = 3 };
+    static struct sgrad_bound_kernel call[PARTS * TURNS + 1];
+    struct sgrad_tensor *x, *part[PARTS], *y[PARTS];
+    struct sgrad_spill *spill;
+    float *is = sgrad_xcalloc(COUNT, sizeof *is);
+    for (int i = 0; i < COUNT; i++) is[i] = (float)i;
+    assert_done(sgrad_spill_open(scratch(), &spill));
+    assert_done(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(1, COUNT), SGRAD_PERSISTENT, &x));
+    assert_done(sgrad_tensor_write(x, is));
+    assert_done(sgrad_spill_settle(spill, x));
+    sgrad_tensor_partition(x, PARTS, part);
+    for (int p = 0; p < PARTS; p++)
+        assert_done(sgrad_tensor_create("y", SGRAD_F32, part[p]->view.shape, SGRAD_TRANSIENT, &y[p]));
+    for (int t = 0; t < TURNS; t++)
+        for (int p = 0; p < PARTS; p++) {
+            const struct sgrad_spill_move move = { .tensor = y[p], .home = part[p], .done = nothing };
+            assert_done(sgrad_spill_read(spill, &move));
+            submit(&adding, y[p], &call[t * PARTS + p]);
+            assert_done(sgrad_spill_write(spill, &move));
+        }
+    submit(&adding, x, &call[PARTS * TURNS]);
+    assert_done(sgrad_wait_all());
+    for (int p = 0; p < PARTS; p++) sgrad_tensor_destroy(y[p]);
+    sgrad_tensor_unpartition(x, PARTS, part);
+    sgrad_spill_close(spill);
+    assert_done(sgrad_tensor_read(x, is));
+    for (int i = 0; i < COUNT; i++) assert_float_equal(is[i], i + TURNS + 1, 0);
+    sgrad_tensor_destroy(x);
+    free(is);
+}
+
 static void refuses_folders(void **state) {
     (void)state;
     struct sgrad_spill *spill;
@@ -76,9 +114,14 @@ static void refuses_folders(void **state) {
     char *file = sgrad_format("%s/spill-is-a-file-%d", scratch(), (int)getpid());
     FILE *f = fopen(file, "w");
     fclose(f);
-    assert_int_equal(sgrad_spill_open("/nonexistent", &(size_t){ 1 }, 1, &spill), SGRAD_EIO);
-    assert_int_equal(sgrad_spill_open(file, &(size_t){ 1 }, 1, &spill), SGRAD_EIO);
-    assert_int_equal(sgrad_spill_open(scratch(), &(size_t){ (size_t)1 << 60 }, 1, &spill), SGRAD_EIO);
+    int first;
+    assert_int_equal(sgrad_spill_open("/nonexistent", &spill), SGRAD_EIO);
+    assert_int_equal(sgrad_spill_open(file, &spill), SGRAD_EIO);
+    assert_done(sgrad_spill_open(scratch(), &spill));
+    assert_int_equal(sgrad_spill_reserve(spill, &(size_t){ (size_t)1 << 60 }, 1, &first), SGRAD_EIO);
+    assert_done(sgrad_spill_reserve(spill, &(size_t){ 1 }, 1, &first));
+    assert_int_equal(first, 0);
+    sgrad_spill_close(spill);
     assert_int_equal(sgrad_spill_measure("/nonexistent", &speed), SGRAD_EIO);
     assert_done(sgrad_spill_measure(scratch(), &speed));
     assert_true(speed.write > 0 && speed.read > 0);
@@ -90,6 +133,7 @@ static void refuses_folders(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a file returns the contents that were moved to it, in order", returns_contents),
+        sentence("a tensor in the file has the changes of its copies, and of tasks", settles_tensors),
         sentence("folders without a disk, or without enough space, are refused", refuses_folders),
     };
     return run_sentences(argc, argv, tests, context_open, context_close);

@@ -45,7 +45,7 @@ def least(*words):
 
 def moved(said):
     """Megabytes that a step writes and reads; zeros, if the memory suffices once buffers share it more tightly."""
-    if ": all activations stay in memory" in said:
+    if ": all buffers stay in memory" in said:
         return [0, 0]
     return [float(x) for x in re.search(r"^limit .* a step writes ([\d.]+) MB to \S+ and reads ([\d.]+) ", said, re.M).groups()]
 
@@ -84,7 +84,7 @@ def test_other_options():
 def test_enough():
     """Nothing is moved if all of it fits. Without a folder, too little memory is an error."""
     said = stargrad("train", *RESNET, "--memory", "4G", "--spill", disk(), "--print")
-    assert "all activations stay in memory" in said and "store" not in said, said
+    assert "all buffers stay in memory" in said and "store" not in said, said
     said = stargrad("train", *RESNET, "--memory", "90M", "--print", status=1)
     assert said.count("\n") == 1 and "--memory 90M is too little" in said and "--spill DIR" in said, said
 

@@ -1,4 +1,4 @@
-/* arena.c: places the buffers with samples in one block of memory, the arena, if memory is limited. Two buffers may have bytes in
+/* arena.c: places the planned buffers in one block of memory, the arena, if memory is limited. Two buffers may have bytes in
  * common if one is used before the other:
  *
  *     offset
@@ -29,7 +29,7 @@ const struct sgrad_kernel sgrad__claim_kernel = { .name = "claim", .kind = &sgra
 
 /* A buffer, and the instructions from FIRST to END - 1, during which it has bytes FROM to TO - 1. */
 struct place {
-    int buffer, berth, first, end;
+    int buffer, first, end;
     size_t bytes, from, to;
 };
 
@@ -49,21 +49,19 @@ static int lowest_first(const void *a, const void *b) {
 }
 
 /* Returns the buffers to place, without offsets. The caller must free them. */
-static struct place *find_places(const struct sgrad__program *p, int distance, int running, int *count) {
+static struct place *find_places(const struct sgrad__program *p, int *count) {
     struct place *all = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *all);
     int *index = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *index), used = 0;   /* 1 + index in ALL; 0: none */
     for (int i = 0; i < p->instruction_count; i++)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
             const int b = p->instruction[i].operand[j];
-            if (b < 0 || !sgrad__shares_memory(&p->buffer[b])) continue;
+            if (b < 0 || !p->buffer[b].planned) continue;
             if (!index[b]) {
                 const size_t bytes = sgrad_spill_blocks(sgrad_view_bytes(&p->buffer[b].view));
-                const int berth = p->instruction[i].micro % distance;
-                all[used] = (struct place){ .buffer = b, .berth = berth, .first = i, .bytes = bytes };
+                all[used] = (struct place){ .buffer = b, .first = i, .bytes = bytes };
                 index[b] = ++used;
             }
-            struct place *is = &all[index[b] - 1];
-            is->end = i + running > p->buffer[b].release ? i + running : p->buffer[b].release;
+            all[index[b] - 1].end = i < p->buffer[b].release ? p->buffer[b].release : i + 1;
         }
     free(index);
     *count = used;
@@ -74,7 +72,7 @@ static struct place *find_places(const struct sgrad__program *p, int distance, i
 static void put(struct place *place, int i, struct range *taken) {
     int count = 0;
     for (int j = 0; j < i; j++)
-        if (place[j].berth == place[i].berth && place[j].first < place[i].end && place[i].first < place[j].end)
+        if (place[j].first < place[i].end && place[i].first < place[j].end)
             taken[count++] = (struct range){ place[j].from, place[j].to };
     qsort(taken, (size_t)count, sizeof *taken, lowest_first);
     size_t at = 0;
@@ -123,7 +121,7 @@ static int find_previous(const struct place *place, int count, int i, int steps,
     int others = 0, ranges = 1, found = 0;
     bool met;
     for (int j = 0; j < count; j++)
-        if (j != i && place[j].berth == place[i].berth && place[j].from < place[i].to && place[i].from < place[j].to)
+        if (j != i && place[j].from < place[i].to && place[i].from < place[j].to)
             other[others++] = &place[j];
     struct previous how = { steps, &place[i] };
     qsort_r(other, (size_t)others, sizeof *other, nearest_first, &how);
@@ -163,30 +161,26 @@ static void keep_memory(struct sgrad__program *p) {
         }
 }
 
-void sgrad__place_in_arena(struct sgrad_builder *builder, int distance, int running) {
+void sgrad__place_in_arena(struct sgrad_builder *builder) {
     struct sgrad__program *p = builder->p;
     int count;
     const int steps = p->instruction_count;
-    struct place *place = find_places(p, distance, running, &count);
+    struct place *place = find_places(p, &count);
     struct range *taken = sgrad_xcalloc((size_t)count + 1, sizeof *taken);
     struct sgrad__insertion *before = sgrad_xcalloc((size_t)steps + 1, sizeof *before);
     int *waits = sgrad_xcalloc((size_t)count + 1, sizeof *waits);
-    size_t *top = sgrad_xcalloc((size_t)distance + 1, sizeof *top);     /* bytes of the berths before each one */
     qsort(place, (size_t)count, sizeof *place, largest_first);
     for (int i = 0; i < count; i++) {
         put(place, i, taken);
-        if (place[i].to > top[place[i].berth + 1]) top[place[i].berth + 1] = place[i].to;
+        if (place[i].to > p->arena_bytes) p->arena_bytes = place[i].to;
     }
-    for (int i = 0; i < distance; i++) top[i + 1] += top[i];
     for (int i = 0; i < count; i++) {
         p->buffer[place[i].buffer].placed = true;
-        p->buffer[place[i].buffer].offset = top[place[i].berth] + place[i].from;
+        p->buffer[place[i].buffer].offset = place[i].from;
         add_claims(builder, place[i].buffer, place[i].first, waits, find_previous(place, count, i, steps, waits), before);
     }
-    p->arena_bytes = top[distance];
     keep_memory(p);
     sgrad__put_in_order(p, steps, before, NULL);
-    free(top);
     free(waits);
     free(before);
     free(taken);

@@ -359,7 +359,7 @@ static void cut(struct sgrad__program *program, int first) {
 int sgrad__program_allocate(struct sgrad__program *program) {
     const struct workspaces w = workspaces(program);
     struct sgrad__spilling *s = &program->spilling;
-    if (s->slots) SGRAD_TRY(sgrad_spill_open(s->folder, s->bytes, s->slots, &s->file));
+    if (s->slots) SGRAD_TRY(sgrad_spill_reserve(s->file, s->bytes, s->slots, &s->first));
     SGRAD_TRY(sgrad_workspace_create(w.of_cpus, w.of_gpus, &program->workspace));
     if (program->arena_bytes)
         SGRAD_TRY(sgrad_tensor_create("arena", SGRAD_U8, (struct sgrad_shape){ 1, { (int64_t)program->arena_bytes } },

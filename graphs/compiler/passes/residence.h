@@ -15,11 +15,13 @@ struct sgrad__task_uses {
 
 struct sgrad__residence_problem {
     int tasks, buffers;
-    int running;                    /* tasks that run at the same time: buffers of a task, and those of the RUNNING - 1 before it,
-                                       must be in memory */
+    int running;                    /* tasks that run at the same time, if there is enough memory for their buffers */
     const struct sgrad__task_uses *task;
     const double *bytes;            /* by buffer */
     const bool *fixed;              /* by buffer: it stays in memory from its first to its last use */
+    /* By buffer: number of the place in the file that has its content before the first task, and again after each task that
+     * writes it; -1: none. Buffers with the same number are copies of the same content, or of parts of it. */
+    const int *home;
     double limit;                   /* bytes in memory at any time */
     double write, read;             /* bandwidth of the file, bytes per second */
 };
@@ -28,14 +30,16 @@ struct sgrad__residence_problem {
 struct sgrad__absence {
     int buffer;
     int store;                      /* it is written to the file after this task; -1: the file has its content already */
-    int release;                    /* its memory is used by others from this task on */
-    int fetch;                      /* it is read to memory before this task, for which memory is free from here on */
+    int release;                    /* its memory is used by others from this task on; 0, if it was not in memory before */
+    int from;                       /* the file has the content, and there is memory for it, from this task on */
+    int fetch;                      /* it is read to memory before this task; at least FROM */
     int use;                        /* the next task that uses it; at least FETCH */
 };
 
 struct sgrad__residence {
     int count;
     struct sgrad__absence *absence; /* in the order of USE */
+    int *end;                       /* by buffer: others use its memory from this task on, for good */
     double peak;                    /* bytes in memory at most */
     double written, read;           /* bytes that are moved */
     double seconds, waited;         /* predicted time of all tasks, with waits for moves; these waits */

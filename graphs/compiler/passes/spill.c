@@ -1,4 +1,5 @@
-/* spill.c: --memory: moves activations to a file between their uses, if they do not fit in memory (residence.c plans this).
+/* spill.c: --memory: moves activations, gradients, optimizer states and weights to a file between their uses, if they do not fit
+ * in memory (residence.c plans this).
  *
  * A buffer that leaves memory ends with its store. A new buffer takes its place when it is fetched, so that the two may have
  * different memory:
@@ -7,14 +8,18 @@
  *     after       conv1 forward → a      store a (slot 0)       fetch a' (slot 0)   …   conv1 backward ← a'
  *                                        memory of a is free                            memory of a' is used
  *
- * Micro-batches whose numbers are equal modulo DISTANCE use the same memory, one after another. They form a sequence, which is
- * planned separately: DISTANCE sequences share the limit, the bandwidth of the file and the workers. If micro-batches form groups
- * (batch norm), each layer is computed for all of them before the next one; then all are one sequence, of which several tasks run
- * at the same time.
+ * The memory of optimizer states, and of weights if necessary, is a part of the file, their home (limit.moved). Tasks use copies
+ * of them, which are fetched from it, and stored after a change:
  *
- * Limits: only for CPUs; gradients of parameters, parameters and optimizer states are not moved. */
+ *     before      update ← w, m
+ *     after       fetch m' (m)   update ← w, m'   store m' (m)
+ *
+ * The tasks are planned in the order of submission, and as many neighbours as there are workers run at the same time.
+ *
+ * Limits: only for CPUs; messages, and contents that only some steps use, are not moved. */
 #include "graphs/compiler/builder.h"
 #include "graphs/compiler/passes/residence.h"
+#include "runtime/partitions.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,19 +30,16 @@ const struct sgrad_kernel sgrad__fetch_kernel = { .name = "fetch", .kind = &sgra
 
 enum { LEAST = 256 << 10 };     /* bytes: smaller buffers are not moved */
 
-/* The instructions of the micro-batches with one number modulo DISTANCE. */
+/* The instructions that use planned buffers. */
 struct sequence {
     struct sgrad__residence_problem is;
     int *instruction;               /* by task */
     struct sgrad__task_uses *task;
     double *bytes;
     bool *fixed;
+    int *home;                      /* by buffer; as in the problem */
     struct sgrad__residence plan;
 };
-
-static bool runs_in(const struct sgrad__program *p, int i, int berth, int distance) {
-    return p->instruction[i].micro % distance == berth;
-}
 
 /* Returns the mean duration of IN as measured in earlier runs or, if it is unknown, by its operations and bytes. */
 static double seconds_of(const struct sgrad__instruction *in, const struct sgrad__memory_limit *limit) {
@@ -58,7 +60,7 @@ static void add_task(struct sequence *s, const struct sgrad__program *p, int i, 
     bool *writes = sgrad_xcalloc(SGRAD_MAX_OPERANDS, sizeof *writes);
     for (int j = 0; j < in->call->operands; j++) {
         const int b = in->operand[j];
-        if (b < 0 || !sgrad__shares_memory(&p->buffer[b])) continue;
+        if (b < 0 || (!p->buffer[b].planned && s->home[b] < 0)) continue;
         int at = 0;
         while (at < count && buffer[at] != b) at++;
         buffer[at] = b;
@@ -71,8 +73,76 @@ static void add_task(struct sequence *s, const struct sgrad__program *p, int i, 
     s->task[s->is.tasks++] = (struct sgrad__task_uses){ seconds, count, buffer, writes };
 }
 
-static struct sequence *open_sequence(const struct sgrad_builder *builder, int berth, int distance, int running) {
-    const double share = 1.0 / distance;
+/* ---- planned buffers ---- */
+
+/* Marks the buffers whose memory is planned: those with samples, and other large ones, such as gradients, that no message uses
+ * and that are used in all steps. */
+static void choose_planned(struct sgrad__program *p) {
+    for (int b = 0; b < p->buffer_count; b++) {
+        struct sgrad__buffer *is = &p->buffer[b];
+        is->planned = is->lifetime == SGRAD_TRANSIENT && is->copies == 1 && !is->lent &&
+                      (is->rows || sgrad_view_bytes(&is->view) >= LEAST);
+    }
+    for (int i = 0; i < p->instruction_count; i++)
+        for (int j = 0; j < p->instruction[i].call->operands; j++) {
+            const struct sgrad__instruction *in = &p->instruction[i];
+            if (in->operand[j] < 0) continue;
+            struct sgrad__buffer *is = &p->buffer[in->operand[j]];
+            is->planned &= is->rows || !(in->when.every || in->outlives || sgrad__is_message(in->call));
+        }
+}
+
+/* Appends TENSOR, if it is large, to LIST. Returns the list. */
+static struct sgrad_tensor **add_home(struct sgrad_tensor **list, int *count, struct sgrad_tensor *tensor) {
+    if (!tensor || sgrad_view_bytes(&tensor->view) < LEAST) return list;
+    list = sgrad_array_grow(list, *count, sizeof *list);
+    list[(*count)++] = tensor;
+    return list;
+}
+
+struct sgrad_tensor **sgrad__homes(const struct sgrad__training *training, enum sgrad__moved moved, int *count) {
+    struct sgrad_tensor **list = NULL;
+    *count = 0;
+    for (int i = 0; moved && i < training->graph->parameter_count; i++) {
+        const struct sgrad__update *update = &training->update[i];
+        if (moved == SGRAD__MOVES_WEIGHTS) list = add_home(list, count, training->graph->parameter[i].tensor);
+        for (int k = 0; update->state && update->state[k]; k++) list = add_home(list, count, update->state[k]);
+        list = add_home(list, count, update->average);
+    }
+    return list;
+}
+
+/* Returns true if BUFFER, a chunk of a tensor in the file, begins with a block, so that it can be moved alone. */
+static bool starts_block(const struct sgrad__program *p, int buffer) {
+    const struct sgrad__buffer *is = &p->buffer[buffer];
+    if (!is->parts) return true;
+    const int64_t first = sgrad_part_first(sgrad_shape_count(&p->buffer[is->whole].view.shape), is->parts, is->part);
+    return first * (int64_t)sizeof(float) % SGRAD_SPILL_BLOCK == 0;
+}
+
+/* Sets the home of each buffer that is, or is a part of, a tensor in the file, if all instructions can use a copy of it. */
+static void choose_homes(const struct sgrad_builder *builder, int *home) {
+    const struct sgrad__program *p = builder->p;
+    int count = 0;
+    const struct sgrad__training *training = builder->o->training;
+    struct sgrad_tensor **tensor = training ? sgrad__homes(training, builder->o->limit.moved, &count) : NULL;
+    for (int b = 0; b < p->buffer_count; b++) {
+        const int whole = sgrad__whole_of(p, b);
+        int at = 0;
+        home[b] = -1;
+        if (!p->buffer[b].lent || sgrad_view_bytes(&p->buffer[b].view) < LEAST) continue;
+        while (at < count && tensor[at] != p->buffer[whole].tensor[0]) at++;
+        if (at < count && starts_block(p, b)) home[b] = at;
+    }
+    for (int i = 0; i < p->instruction_count; i++)
+        for (int j = 0; j < p->instruction[i].call->operands; j++) {
+            const struct sgrad__instruction *in = &p->instruction[i];
+            if (in->operand[j] >= 0 && (in->when.every || in->outlives || sgrad__is_message(in->call))) home[in->operand[j]] = -1;
+        }
+    free(tensor);
+}
+
+static struct sequence *open_sequence(const struct sgrad_builder *builder, int running) {
     const struct sgrad__program *p = builder->p;
     const struct sgrad__memory_limit *limit = &builder->o->limit;
     struct sequence *s = sgrad_xcalloc(1, sizeof *s);
@@ -80,18 +150,19 @@ static struct sequence *open_sequence(const struct sgrad_builder *builder, int b
     s->task = sgrad_xcalloc((size_t)p->instruction_count + 1, sizeof *s->task);
     s->bytes = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *s->bytes);
     s->fixed = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *s->fixed);
-    const double slower = 1 / (share * (builder->o->cpus > 1 ? builder->o->cpus : 1));
-    for (int i = 0; i < p->instruction_count; i++)
-        if (runs_in(p, i, berth, distance)) add_task(s, p, i, slower * seconds_of(&p->instruction[i], limit));
+    s->home = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *s->home);
+    choose_homes(builder, s->home);
+    const int cpus = builder->o->cpus > 1 ? builder->o->cpus : 1;
+    for (int i = 0; i < p->instruction_count; i++) add_task(s, p, i, seconds_of(&p->instruction[i], limit) / cpus);
     s->is.buffers = p->buffer_count;
     s->is.running = running;
-    s->is.task = s->task, s->is.bytes = s->bytes, s->is.fixed = s->fixed;
-    s->is.write = share * limit->speed.write, s->is.read = share * limit->speed.read;
+    s->is.task = s->task, s->is.bytes = s->bytes, s->is.fixed = s->fixed, s->is.home = s->home;
+    s->is.write = limit->speed.write, s->is.read = limit->speed.read;
+    s->instruction[s->is.tasks] = p->instruction_count;
     return s;
 }
 
 static void close_sequence(struct sequence *sequence) {
-    if (!sequence) return;
     for (int k = 0; k < sequence->is.tasks; k++) {
         free((void *)sequence->task[k].buffer);
         free((void *)sequence->task[k].writes);
@@ -101,30 +172,43 @@ static void close_sequence(struct sequence *sequence) {
     free(sequence->task);
     free(sequence->bytes);
     free(sequence->fixed);
+    free(sequence->home);
     free(sequence);
 }
 
 /* ---- application of a plan ---- */
 
-/* Appends a move of BUFFER to or from SLOT. Returns its index. */
-static int add_move(struct sgrad_builder *builder, const struct sgrad_kernel *kernel, int buffer, int slot, int micro) {
-    const struct sgrad__buffer *is = &builder->p->buffer[buffer];
-    const struct sgrad_bound_kernel call = { .kernel = kernel, .operands = 1, .view = { is->view },
-                                             .access = { kernel == &sgrad__store_kernel ? SGRAD_R : SGRAD_W } };
-    struct sgrad__instruction *in = sgrad__add_instruction(builder, sgrad__shared_call(builder, call), &buffer, micro,
-                                                           SGRAD__PRIORITY_CHAIN, sgrad_format("%s %s", is->name, kernel->name));
-    in->peer = -1;
-    in->tag = slot;
-    return builder->p->instruction_count - 1;
-}
+/* The moves that are added. */
+struct moves {
+    struct sgrad_builder *builder;
+    struct sgrad__insertion *before, *after;    /* by instruction */
+    int *slot;                                  /* by buffer of the program without moves; -1: it has none */
+    int *home;                                  /* by buffer of the program with moves: that which it is a copy of; -1: none */
+};
 
-/* Returns the slot of BUFFER; it is created if it does not exist. SLOT: by buffer of the program without moves; -1: none. */
-static int slot_of(struct sgrad__program *p, int *slot, int buffer) {
+/* Returns the slot of BUFFER; it is created if it does not exist. */
+static int slot_of(const struct moves *moves, int buffer) {
+    struct sgrad__program *p = moves->builder->p;
     struct sgrad__spilling *s = &p->spilling;
-    if (slot[buffer] >= 0) return slot[buffer];
+    if (moves->slot[buffer] >= 0) return moves->slot[buffer];
     s->bytes = sgrad_array_grow(s->bytes, s->slots, sizeof *s->bytes);
     s->bytes[s->slots] = sgrad_view_bytes(&p->buffer[buffer].view);
-    return slot[buffer] = s->slots++;
+    return moves->slot[buffer] = s->slots++;
+}
+
+/* Appends a move of buffer COPY, the content of ORIGINAL, to or from its home or its slot. Returns its index. */
+static int add_move(const struct moves *moves, const struct sgrad_kernel *kernel, int copy, int original, int micro) {
+    struct sgrad_builder *builder = moves->builder;
+    const struct sgrad__buffer *is = &builder->p->buffer[copy];
+    const bool stores = kernel == &sgrad__store_kernel, home = moves->home[copy] >= 0;
+    const struct sgrad_bound_kernel call = { .kernel = kernel, .operands = home ? 2 : 1, .view = { is->view, is->view },
+                                             .access = { stores ? SGRAD_R : SGRAD_W, stores ? SGRAD_W : SGRAD_R } };
+    const int operand[] = { copy, moves->home[copy] };
+    struct sgrad__instruction *in = sgrad__add_instruction(builder, sgrad__shared_call(builder, call), operand, micro,
+                                                           SGRAD__PRIORITY_CHAIN, sgrad_format("%s %s", is->name, kernel->name));
+    in->peer = -1;
+    in->tag = home ? -1 : slot_of(moves, original);
+    return builder->p->instruction_count - 1;
 }
 
 /* Replaces buffer OLD by NEW in the tasks of SEQUENCE from task FIRST on. */
@@ -136,57 +220,83 @@ static void rename_from(struct sgrad__program *p, const struct sequence *sequenc
     }
 }
 
-/* Adds the moves of SEQUENCE. IS: by buffer, the buffer that has its content now. */
-static void apply(struct sgrad_builder *builder, const struct sequence *sequence, int *is, int *slot,
-                  struct sgrad__insertion *before, struct sgrad__insertion *after) {
-    struct sgrad__program *p = builder->p;
+/* Returns a new buffer for the content of OLD. */
+static int add_copy(const struct moves *moves, int old) {
+    struct sgrad__program *p = moves->builder->p;
+    const bool home = p->buffer[old].lent;
+    const int new = sgrad__add_buffer(moves->builder, sgrad_format("%s", p->buffer[old].name), p->buffer[old].view);
+    p->buffer[new].rows = p->buffer[old].rows;
+    p->buffer[new].planned = true;
+    moves->home[new] = home ? old : moves->home[old];
+    return new;
+}
+
+/* Adds the moves of the absences in the plan. IS: by buffer, the one that has its content now. */
+static void add_absences(const struct moves *moves, const struct sequence *sequence, int *is) {
+    struct sgrad__program *p = moves->builder->p;
     for (int i = 0; i < sequence->plan.count; i++) {
         const struct sgrad__absence *a = &sequence->plan.absence[i];
         const int old = is[a->buffer], micro = p->instruction[sequence->instruction[a->use]].micro;
-        const int at = slot_of(p, slot, a->buffer);
         if (a->store >= 0)
-            sgrad__insert(&after[sequence->instruction[a->store]], add_move(builder, &sgrad__store_kernel, old, at, micro));
+            sgrad__insert(&moves->after[sequence->instruction[a->store]],
+                          add_move(moves, &sgrad__store_kernel, old, a->buffer, micro));
         p->buffer[old].release = sequence->instruction[a->release];
-        const int new = sgrad__add_buffer(builder, sgrad_format("%s", p->buffer[old].name), p->buffer[old].view);
-        p->buffer[new].rows = true;
-        is[a->buffer] = new;
-        sgrad__insert(&before[sequence->instruction[a->fetch]], add_move(builder, &sgrad__fetch_kernel, new, at, micro));
+        const int new = is[a->buffer] = add_copy(moves, old);
+        sgrad__insert(&moves->before[sequence->instruction[a->fetch]],
+                      add_move(moves, &sgrad__fetch_kernel, new, a->buffer, micro));
         rename_from(p, sequence, a->use, old, new);
     }
-    p->spilling.written += sequence->plan.written;
-    p->spilling.read += sequence->plan.read;
-    if (sequence->plan.seconds > p->spilling.seconds)
-        p->spilling.seconds = sequence->plan.seconds, p->spilling.waited = sequence->plan.waited;
+    for (int b = 0; b < sequence->is.buffers; b++)
+        if (sequence->plan.end[b]) p->buffer[is[b]].release = sequence->instruction[sequence->plan.end[b]];
 }
 
-static void apply_all(struct sgrad_builder *builder, struct sequence *const *sequence, int distance) {
-    struct sgrad__program *p = builder->p;
-    const int count = p->instruction_count, buffers = p->buffer_count;
-    struct sgrad__insertion *before = sgrad_xcalloc((size_t)count + 1, sizeof *before),
-                     *after = sgrad_xcalloc((size_t)count + 1, sizeof *after);
-    int *is = sgrad_xcalloc((size_t)buffers + 1, sizeof *is), *slot = sgrad_xcalloc((size_t)buffers + 1, sizeof *slot);
-    for (int b = 0; b < buffers; b++) is[b] = b, slot[b] = -1;
-    for (int s = 0; s < distance; s++) apply(builder, sequence[s], is, slot, before, after);
-    sgrad__put_in_order(p, count, before, after);
-    p->spilling.folder = builder->o->limit.folder;
-    free(before);
-    free(after);
-    free(is);
-    free(slot);
-}
-
-bool sgrad__spill(struct sgrad_builder *builder, int distance, int running, double bytes) {
-    const int used = distance < builder->micros ? distance : builder->micros;
-    struct sequence **sequence = sgrad_xcalloc((size_t)distance, sizeof *sequence);
-    bool fits = true;
-    for (int s = 0; s < used && fits; s++) {
-        sequence[s] = open_sequence(builder, s, used, running);
-        sequence[s]->is.limit = bytes / used;
-        fits = sgrad__residence_plan(&sequence[s]->is, &sequence[s]->plan) == 0 &&
-               (builder->o->limit.folder || !sequence[s]->plan.count);
+/* Stores each copy that a task changes, after it, to its home. */
+static void add_returns(const struct moves *moves, const struct sequence *sequence) {
+    const struct sgrad__program *p = moves->builder->p;
+    for (int k = 0; k < sequence->is.tasks; k++) {
+        const int i = sequence->instruction[k];
+        const struct sgrad_bound_kernel *call = p->instruction[i].call;
+        for (int j = 0; j < call->operands; j++) {
+            const int b = p->instruction[i].operand[j];
+            if (b >= 0 && call->access[j] != SGRAD_R && moves->home[b] >= 0)
+                sgrad__insert(&moves->after[i], add_move(moves, &sgrad__store_kernel, b, b, p->instruction[i].micro));
+        }
     }
-    if (fits) apply_all(builder, sequence, used);
-    for (int s = 0; s < used; s++) close_sequence(sequence[s]);
-    free(sequence);
+}
+
+static void apply(struct sgrad_builder *builder, const struct sequence *sequence) {
+    struct sgrad__program *p = builder->p;
+    const size_t count = (size_t)p->instruction_count, buffers = (size_t)p->buffer_count,
+                 all = buffers + (size_t)sequence->plan.count + 1;
+    struct moves moves = { builder, sgrad_xcalloc(count + 1, sizeof *moves.before), sgrad_xcalloc(count + 1, sizeof *moves.after),
+                           sgrad_xcalloc(all, sizeof *moves.slot), sgrad_xcalloc(all, sizeof *moves.home) };
+    int *is = sgrad_xcalloc(buffers + 1, sizeof *is);
+    for (size_t b = 0; b < all; b++) moves.slot[b] = moves.home[b] = -1;
+    for (int b = 0; b < (int)buffers; b++) is[b] = b;
+    add_absences(&moves, sequence, is);
+    add_returns(&moves, sequence);
+    sgrad__put_in_order(p, (int)count, moves.before, moves.after);
+    free(moves.before);
+    free(moves.after);
+    free(moves.slot);
+    free(moves.home);
+    free(is);
+}
+
+bool sgrad__spill(struct sgrad_builder *builder, int running, double bytes) {
+    choose_planned(builder->p);
+    struct sequence *sequence = open_sequence(builder, running);
+    sequence->is.limit = bytes;
+    const bool fits = sgrad__residence_plan(&sequence->is, &sequence->plan) == 0 &&
+                      (builder->o->limit.file || !sequence->plan.count);
+    if (fits) {
+        builder->p->spilling = (struct sgrad__spilling){ .file = builder->o->limit.file,
+                                                         .written = sequence->plan.written,
+                                                         .read = sequence->plan.read,
+                                                         .seconds = sequence->plan.seconds,
+                                                         .waited = sequence->plan.waited };
+        apply(builder, sequence);
+    }
+    close_sequence(sequence);
     return fits;
 }
