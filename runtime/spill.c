@@ -277,11 +277,24 @@ int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
     return 0;
 }
 
-void sgrad_spill_leave(const struct sgrad_tensor *tensor) {
-    const uintptr_t start = sgrad_spill_blocks((uintptr_t)tensor->home),
-                    end = ((uintptr_t)tensor->home + sgrad_view_bytes(&tensor->view)) / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
+void sgrad_spill_leave(void *memory, size_t bytes) {
+    const uintptr_t start = sgrad_spill_blocks((uintptr_t)memory),
+                    end = ((uintptr_t)memory + bytes) / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
     if (start < end) madvise((void *)start, end - start, MADV_DONTNEED);
 }
+
+int sgrad_spill_room(const char *folder, size_t bytes, void **memory) {
+    int file;
+    bool direct;
+    SGRAD_TRY(create(folder, &file));
+    int error = reserve(folder, file, 0, (off_t)bytes, &direct);
+    *memory = error ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (!error && *memory == MAP_FAILED) error = refuse(folder, "a file in it cannot be mapped");
+    close(file);
+    return error;
+}
+
+void sgrad_spill_room_free(void *memory, size_t bytes) { munmap(memory, bytes); }
 
 void sgrad_spill_close(struct sgrad_spill *spill) {
     if (!spill) return;

@@ -39,9 +39,12 @@ int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slot
 /* Moves the content of TENSOR to the file, where it stays; it must be persistent, and no program may use it yet. It may outlive
  * SPILL. SGRAD_EIO: too little space, or the file cannot be mapped. */
 int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor);
-/* Gives back the memory of a persistent tensor, which no task uses, until it is used again. Its content is lost, unless it is in
- * the file. */
-void sgrad_spill_leave(const struct sgrad_tensor *tensor);
+/* Gives back whole pages of MEMORY until they are used again. Their content is lost, unless it is in a file. */
+void sgrad_spill_leave(void *memory, size_t bytes);
+/* Maps a new file in FOLDER as *MEMORY, BYTES zeros, for data that need not be in memory. The caller must free it with
+ * sgrad_spill_room_free. SGRAD_EIO: as above. */
+int sgrad_spill_room(const char *folder, size_t bytes, void **memory);
+void sgrad_spill_room_free(void *memory, size_t bytes);
 /* Waits for all moves. NULL is allowed. */
 void sgrad_spill_close(struct sgrad_spill *spill);
 const char *sgrad_spill_folder(const struct sgrad_spill *spill);

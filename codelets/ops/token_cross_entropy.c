@@ -74,12 +74,13 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const int64_t per_sample = rows / args->view[1].shape.dim[0];
     const int32_t *target = args->data[1];
     const float *keep = args->data[2], scale = 1.0f / (float)(args->batch->averaged * per_sample);
-    float x_room[SGRAD_ROW], dx_room[SGRAD_ROW];
+    float x_room[SGRAD_ROW], dx_room[SGRAD_ROW], p[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0, n; (n = sgrad_chunk(i, classes)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * classes + i, n, x_room), weight = target[r] < 0 ? 0 : scale;
+            for (int64_t j = 0; j < n; j++) p[j] = exp_of(x[j] - keep[r]) * weight;    /* dx may have the memory of x */
             float *dx = sgrad_row_sum(type, args->data[3], r * classes + i, n, sgrad_adds(args, 3), dx_room);
-            for (int64_t j = 0; j < n; j++) dx[j] += exp_of(x[j] - keep[r]) * weight;
+            for (int64_t j = 0; j < n; j++) dx[j] += p[j];
             if (target[r] >= i && target[r] < i + n) dx[target[r] - i] -= scale;
             sgrad_row_done(type, args->data[3], r * classes + i, n, dx);
         }
@@ -110,7 +111,7 @@ const struct sgrad_op sgrad_token_cross_entropy_op = {
     .forward = { { { .name = "token_cross_entropy forward", .kind = &sgrad_forward_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__token_cross_entropy_forward_cuda), .flops = flops },
                    .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(SAVED, 0), SGRAD_OUT(STAT, 0) } } },
-    .backward = { { { .name = "token_cross_entropy backward", .kind = &sgrad_backward_kind, .cpu = backward,
+    .backward = { { { .name = "token_cross_entropy backward", .kind = &sgrad_backward_kind, .cpu = backward, .in_place = true,
                      .cuda = SGRAD_ON_CUDA(sgrad__token_cross_entropy_backward_cuda), .flops = flops },
                     .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_IN(SAVED, 0), SGRAD_OUT(DX, 0) } } },
     .metrics = { { "loss", "loss", "loss", false },

@@ -12,7 +12,7 @@
  *     both      read 0 1 2 3   1f 0 1   1f 2 3   2f 0 1   2f 2 3   loss 0 1   loss 2 3   2b 0 1   2b 2 3   update 2   1b …
  *
  * If memory is limited, as many groups as there are workers for are computed likewise, one such wave after another, so that
- * tasks that run at the same time are neighbours in the order by which memory is planned (passes/spill.c).
+ * tasks that run at the same time are neighbours in the order in which memory is planned (passes/spill.c).
  *
  * Backward visits the nodes in reverse order. The gradient of a node's output is complete when backward reaches the node, because
  * the consumers of the output come first. nodes.c adds the tasks of a node. */
@@ -216,6 +216,16 @@ static void begin_program(struct sgrad_builder *b, struct sgrad__program *p) {
     if (options->source.records.shape.rank) p->records = sgrad__add_lent(b, "records", options->source.records);
 }
 
+/* Returns the number of micro-batches of a wave. Ranks that compute the same samples must have the same waves, also if they have
+ * different numbers of workers: otherwise one could wait for a message of a later wave, whose memory the other still uses. */
+static int wave_of(const struct sgrad_builder *builder, bool limited) {
+    if (builder->o->shares) return builder->micros;
+    if (!limited) return builder->group_micros;
+    if (builder->others.count == builder->peers) return sgrad__micros_at_once(builder, true);
+    const int wanted = 2 * builder->g->stages, groups = (wanted + builder->group_micros - 1) / builder->group_micros;
+    return groups * builder->group_micros;
+}
+
 /* Builds the program whose planned buffers occupy at most PLANNED bytes, if that is above 0. Returns NULL if this is not
  * possible. */
 static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgrad_program_options *options, double planned) {
@@ -224,7 +234,7 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     struct sgrad_builder b = { .p = p, .g = graph, .o = options, .place = place, .peers = sgrad__peer_count(options) };
     begin_program(&b, p);
     open_builder(&b);
-    b.wave = options->shares ? b.micros : planned > 0 ? sgrad__micros_at_once(&b, true) : b.group_micros;
+    b.wave = wave_of(&b, planned > 0);
     add_step(&b);
     sgrad__pack_first(&b);
     if (options->fuse) sgrad__fuse(&b);

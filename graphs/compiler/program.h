@@ -21,6 +21,7 @@ struct sgrad__buffer {
     bool lent;                                          /* external: its tensor belongs to the graph or to the caller */
     bool rows;                                          /* dimension 0 is the samples of a micro-batch */
     bool planned;                                       /* its memory is planned, because memory is limited (passes/spill.c) */
+    int over;                                           /* planned buffer whose memory it has after its last use; -1: none */
     int follows;                                        /* buffer whose memory it reuses after that buffer's end; -1: none */
     int whole, part, parts;                             /* chunk PART of PARTS of the external buffer WHOLE; PARTS 0: none */
     size_t room;                                        /* bytes of its memory if other buffers reuse it; 0: those of view */

@@ -106,6 +106,7 @@ struct sgrad__lora {
 struct sgrad_graph {
     enum sgrad_dtype dtype;
     int error;                                  /* the first error; 0: none */
+    const char *copies;                         /* folder for copies of weights and states, if memory is limited; NULL: none */
     const struct sgrad_model *model;            /* NULL: the graph is built without a model */
     char *file;                                 /* file that the model is read from; NULL: none */
     struct sgrad__imported *imported;           /* NULL: no imported data */
@@ -273,6 +274,7 @@ struct sgrad__items {
     int count;
     bool states;                        /* the list includes the optimizer states */
     double lora_scale;                  /* alpha / rank of the adapters in the list; 0: there are none */
+    const char *folder;                 /* of copies of the items; NULL: copies are in memory */
     struct sgrad__item *item;
 };
 /* Returns the first rank that stores the parameter; -1: all ranks store it, or a shard of it. */
@@ -324,13 +326,15 @@ int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, co
  * warning, not an error. SGRAD_EIO. */
 int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[SGRAD_CHECKSUM]);
 #define SGRAD__WEIGHTS_FORMAT "pt"       /* value of the metadata's key "format": names and layouts are PyTorch's */
-/* A copy of items in host memory, for a file. sgrad__weights_copy waits for the tasks that change the items; whole values of
- * split items must exist. VALUE: a tensor for each item, which is copied instead of the item; NULL, or an element NULL: the item
+/* A copy of items in host memory, or in a temporary file (items.folder), for a file. sgrad__weights_copy waits for the tasks that
+ * change the items; whole values of split items must exist. VALUE: a tensor for each item, which is copied instead of the item; NULL, or an element NULL: the item
  * is copied. The caller must free the copy with sgrad__weights_free. sgrad__weights_write may be called only once, on any
  * thread. */
 struct sgrad__weights {
     struct sgrad__items items;
     void **value;               /* per item, in the layout of memory; once written, in that of files */
+    void *room;                 /* contains all values; NULL: each has its own memory */
+    size_t bytes;               /* of ROOM */
 };
 int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy);
 int sgrad__weights_write(struct sgrad__weights *copy, const char *path, const char *const *metadata, int metadata_count);

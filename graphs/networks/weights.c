@@ -11,6 +11,7 @@
  *
  * Limits: all values to save are copied in main memory first, at once. */
 #include "graphs/networks/graph.h"
+#include "runtime/spill.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -257,15 +258,29 @@ void sgrad__imported_free(struct sgrad_graph *graph) {
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
+/* Allocates the values. */
+static int make_room(struct sgrad__weights *w) {
+    size_t at = 0;
+    for (int i = 0; i < w->items.count; i++) w->bytes += sgrad_spill_blocks(sgrad_view_bytes(&w->items.item[i].view));
+    if (w->items.folder && w->bytes) SGRAD_TRY(sgrad_spill_room(w->items.folder, w->bytes, &w->room));
+    for (int i = 0; i < w->items.count; i++) {
+        const size_t bytes = sgrad_view_bytes(&w->items.item[i].view);
+        w->value[i] = w->room ? (char *)w->room + at : sgrad_xcalloc(1, bytes);
+        at += sgrad_spill_blocks(bytes);
+    }
+    return 0;
+}
+
 int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy) {
     struct sgrad__weights w = { .items = items };
-    int error = 0;
     w.value = sgrad_xcalloc((size_t)w.items.count, sizeof *w.value);
+    int error = make_room(&w);
     for (int i = 0; i < w.items.count && !error; i++) {
         const struct sgrad__item *item = &w.items.item[i];
-        w.value[i] = sgrad_xcalloc(1, sgrad_view_bytes(&item->view));
-        if (item->whole) memcpy(w.value[i], *item->whole, sgrad_view_bytes(&item->view));
+        const size_t bytes = sgrad_view_bytes(&item->view);
+        if (item->whole) memcpy(w.value[i], *item->whole, bytes);
         else error = sgrad_tensor_read(value && value[i] ? value[i] : item->tensor, w.value[i]);
+        if (w.room) sgrad_spill_leave(w.value[i], bytes);
     }
     if (error) sgrad__weights_free(&w);
     else *copy = w;
@@ -273,7 +288,8 @@ int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *v
 }
 
 void sgrad__weights_free(struct sgrad__weights *weights) {
-    for (int i = 0; i < weights->items.count; i++) free(weights->value[i]);
+    for (int i = 0; i < weights->items.count && !weights->room; i++) free(weights->value[i]);
+    if (weights->room) sgrad_spill_room_free(weights->room, weights->bytes);
     free(weights->value);
     sgrad__items_free(&weights->items);
 }

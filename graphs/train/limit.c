@@ -45,12 +45,13 @@ static double whole_bytes(const struct sgrad__run *run) {
 }
 
 /* Returns the bytes of copies of parameters and states that are written to files: checkpoints by rank 0, snapshots by the first
- * rank of each host. If ranks store parts of these, the whole values are collected before they are copied. */
+ * rank of each host. Copies are in the folder of --spill, if there is one. If ranks store parts of these, the whole values are
+ * collected before they are copied. */
 static double copied_bytes(const struct sgrad__run *run) {
     const struct sgrad_checkpoint_options *o = &run->options.checkpoint;
     const bool checkpoints = run->context->rank == 0 && run->files.folder && (o->every || o->seconds > 0);
     const bool parts = run->training->sharers || run->parallel.copies > 1;
-    return checkpoints || o->snapshot_every ? (parts ? 2 : 1) * whole_bytes(run) : 0;
+    return checkpoints || o->snapshot_every ? (parts + !run->graph->copies) * whole_bytes(run) : 0;
 }
 
 /* Returns the number of instructions of a step without a limit. */
@@ -149,6 +150,7 @@ int sgrad__run_limit_memory(struct sgrad__run *run) {
     if (!o->memory) return 0;
     *limit = (struct sgrad__memory_limit){ .flops = FLOPS, .bandwidth = BANDWIDTH };
     if (o->spill && strcmp(o->spill, "none")) {
+        run->graph->copies = o->spill;
         SGRAD_TRY(sgrad_spill_open(o->spill, &limit->file));
         SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
     }

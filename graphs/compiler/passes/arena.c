@@ -27,9 +27,10 @@
 const struct sgrad_kernel sgrad__claim_kernel = { .name = "claim", .kind = &sgrad_input_kind, .flops = sgrad_no_flops,
                                                   .bytes = sgrad_no_flops };
 
-/* A buffer, and the instructions from FIRST to END - 1, during which it has bytes FROM to TO - 1. */
+/* Buffers, each of which has the memory of the one before it: the first and the last one. They have bytes FROM to TO - 1 during
+ * the instructions from FIRST to END - 1. */
 struct place {
-    int buffer, first, end;
+    int buffer, last, first, end;
     size_t bytes, from, to;
 };
 
@@ -48,24 +49,40 @@ static int lowest_first(const void *a, const void *b) {
     return (x->from > y->from) - (x->from < y->from);
 }
 
-/* Returns the buffers to place, without offsets. The caller must free them. */
-static struct place *find_places(const struct sgrad__program *p, int *count) {
-    struct place *all = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *all);
-    int *index = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *index), used = 0;   /* 1 + index in ALL; 0: none */
+/* The places of the buffers of a program. */
+struct places {
+    int count, *of;                 /* of: by buffer, 1 + index of its place; 0: none */
+    int *first;                     /* by buffer: its first use */
+    struct place *place;            /* sorted later: OF does not follow */
+};
+
+static void use_at(const struct sgrad__program *p, struct places *places, int b, int i) {
+    const struct sgrad__buffer *is = &p->buffer[b];
+    if (!places->of[b]) {
+        places->first[b] = i;
+        if (is->over >= 0) {
+            places->of[b] = places->of[is->over];
+            places->place[places->of[b] - 1].last = b;
+        } else {
+            places->place[places->count] =
+                (struct place){ .buffer = b, .last = b, .first = i, .bytes = sgrad_spill_blocks(sgrad_view_bytes(&is->view)) };
+            places->of[b] = ++places->count;
+        }
+    }
+    places->place[places->of[b] - 1].end = i < is->release ? is->release : i + 1;
+}
+
+/* Returns the places without offsets. The caller must free the arrays. */
+static struct places find_places(const struct sgrad__program *p) {
+    const size_t buffers = (size_t)p->buffer_count + 1;
+    struct places places = { .of = sgrad_xcalloc(buffers, sizeof *places.of), .first = sgrad_xcalloc(buffers, sizeof *places.first),
+                             .place = sgrad_xcalloc(buffers, sizeof *places.place) };
     for (int i = 0; i < p->instruction_count; i++)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
             const int b = p->instruction[i].operand[j];
-            if (b < 0 || !p->buffer[b].planned) continue;
-            if (!index[b]) {
-                const size_t bytes = sgrad_spill_blocks(sgrad_view_bytes(&p->buffer[b].view));
-                all[used] = (struct place){ .buffer = b, .first = i, .bytes = bytes };
-                index[b] = ++used;
-            }
-            all[index[b] - 1].end = i < p->buffer[b].release ? p->buffer[b].release : i + 1;
+            if (b >= 0 && p->buffer[b].planned) use_at(p, &places, b, i);
         }
-    free(index);
-    *count = used;
-    return all;
+    return places;
 }
 
 /* Sets the lowest offset of PLACE[I] at which no earlier one is at the same time. */
@@ -120,6 +137,7 @@ static int find_previous(const struct place *place, int count, int i, int steps,
     struct range *range = sgrad_xcalloc((size_t)count + 1, sizeof *range);
     int others = 0, ranges = 1, found = 0;
     bool met;
+    if (place[i].last != place[i].buffer) waits[found++] = place[i].last;
     for (int j = 0; j < count; j++)
         if (j != i && place[j].from < place[i].to && place[i].from < place[j].to)
             other[others++] = &place[j];
@@ -128,7 +146,7 @@ static int find_previous(const struct place *place, int count, int i, int steps,
     range[0] = (struct range){ place[i].from, place[i].to };
     for (int j = 0; j < others; j++) {
         ranges = cut_off(range, ranges, other[j], &met);
-        if (met) waits[found++] = other[j]->buffer;
+        if (met) waits[found++] = other[j]->last;
     }
     free(range);
     free(other);
@@ -161,28 +179,43 @@ static void keep_memory(struct sgrad__program *p) {
         }
 }
 
+/* Sets the offset of each buffer, and adds claims for those that have the memory of another one. */
+static void place_buffers(struct sgrad_builder *builder, const struct places *places, const size_t *offset,
+                          struct sgrad__insertion *before) {
+    struct sgrad__program *p = builder->p;
+    for (int b = 0, buffers = p->buffer_count; b < buffers; b++) {
+        if (!places->of[b]) continue;
+        p->buffer[b].placed = true;
+        p->buffer[b].offset = offset[places->of[b] - 1];
+        if (p->buffer[b].over >= 0) add_claims(builder, b, places->first[b], &p->buffer[b].over, 1, before);
+    }
+}
+
 void sgrad__place_in_arena(struct sgrad_builder *builder) {
     struct sgrad__program *p = builder->p;
-    int count;
-    const int steps = p->instruction_count;
-    struct place *place = find_places(p, &count);
+    struct places places = find_places(p);
+    const int steps = p->instruction_count, count = places.count;
+    struct place *place = places.place;
     struct range *taken = sgrad_xcalloc((size_t)count + 1, sizeof *taken);
     struct sgrad__insertion *before = sgrad_xcalloc((size_t)steps + 1, sizeof *before);
-    int *waits = sgrad_xcalloc((size_t)count + 1, sizeof *waits);
+    int *waits = sgrad_xcalloc((size_t)count + 2, sizeof *waits);
+    size_t *offset = sgrad_xcalloc((size_t)count + 1, sizeof *offset);
     qsort(place, (size_t)count, sizeof *place, largest_first);
     for (int i = 0; i < count; i++) {
         put(place, i, taken);
+        offset[places.of[place[i].buffer] - 1] = place[i].from;
         if (place[i].to > p->arena_bytes) p->arena_bytes = place[i].to;
     }
-    for (int i = 0; i < count; i++) {
-        p->buffer[place[i].buffer].placed = true;
-        p->buffer[place[i].buffer].offset = place[i].from;
+    place_buffers(builder, &places, offset, before);
+    for (int i = 0; i < count; i++)
         add_claims(builder, place[i].buffer, place[i].first, waits, find_previous(place, count, i, steps, waits), before);
-    }
     keep_memory(p);
     sgrad__put_in_order(p, steps, before, NULL);
+    free(offset);
     free(waits);
     free(before);
     free(taken);
+    free(places.of);
+    free(places.first);
     free(place);
 }

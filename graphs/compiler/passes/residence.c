@@ -34,6 +34,7 @@ struct state {
     int due;                        /* after its last use: the task from which on its memory is free without a wait */
     int absence;                    /* index of the last one; -1: none */
     int other;                      /* the next buffer with the same home, in a circle */
+    bool passes;                    /* another buffer has its memory from its last use on */
 };
 
 struct planner {
@@ -57,6 +58,9 @@ static void find_uses(struct planner *planner) {
             s->use[s->uses++] = k;
         }
 }
+
+/* Returns the buffer whose memory B has from its first use on; -1: none. */
+static int other_of(const struct planner *planner, int b) { return planner->is->over ? planner->is->over[b] : -1; }
 
 static int home_of(const struct planner *planner, int b) { return planner->is->home ? planner->is->home[b] : -1; }
 
@@ -87,7 +91,10 @@ static struct planner open_planner(const struct sgrad__residence_problem *proble
                                .ending = sgrad_xcalloc((size_t)problem->buffers + 1, sizeof *planner.ending) };
     find_uses(&planner);
     connect(&planner);
-    for (int b = 0; b < problem->buffers; b++) planner.state[b].absence = -1;
+    for (int b = 0; b < problem->buffers; b++) {
+        planner.state[b].absence = -1;
+        if (other_of(&planner, b) >= 0) planner.state[other_of(&planner, b)].passes = true;
+    }
     for (int k = 0; k < problem->tasks; k++) planner.start[k + 1] = planner.start[k] + problem->task[k].seconds;
     return planner;
 }
@@ -194,6 +201,12 @@ static void end_use(struct planner *planner, int b, int k, bool written) {
     planner->ending[planner->dead++] = b;
 }
 
+/* Another buffer has the memory of B after task K. */
+static void pass_on(struct planner *planner, int b, int k) {
+    planner->state[b].here = false;
+    planner->result->end[b] = k + 1;
+}
+
 /* Task K has changed buffer B: copies of its content, and of parts of it, are out of date. */
 static void drop_copies(struct planner *planner, int b, int k, double *now) {
     planner->changed[home_of(planner, b)] = k + 1;
@@ -225,8 +238,11 @@ static double visit(struct planner *planner, int k, double *now) {
     double more = 0;
     for (int i = planner->dead - 1; i >= 0; i--)
         if (planner->state[planner->ending[i]].due <= k) end_for_good(planner, i, k, now);
-    for (int j = 0; j < task->count; j++)
-        if (!planner->state[task->buffer[j]].here) more += p->bytes[task->buffer[j]];
+    for (int j = 0; j < task->count; j++) {
+        const struct state *s = &planner->state[task->buffer[j]];
+        const bool passed = !s->next && other_of(planner, task->buffer[j]) >= 0;
+        if (!s->here && !passed) more += p->bytes[task->buffer[j]];
+    }
     while (*now + more > p->limit)
         if (!make_room(planner, k, now)) return *now + more;
     *now += more;
@@ -239,7 +255,8 @@ static double visit(struct planner *planner, int k, double *now) {
         const bool returns = task->writes[j] && home_of(planner, b) >= 0;
         if (returns) drop_copies(planner, b, k, now);
         else if (task->writes[j]) s->stored = false;
-        if (s->next == s->uses) end_use(planner, b, k, returns);
+        if (s->next == s->uses && s->passes) pass_on(planner, b, k);
+        else if (s->next == s->uses) end_use(planner, b, k, returns);
     }
     return 0;
 }

@@ -22,6 +22,8 @@ struct sgrad__residence_problem {
     /* By buffer: number of the place in the file that has its content before the first task, and again after each task that
      * writes it; -1: none. Buffers with the same number are copies of the same content, or of parts of it. */
     const int *home;
+    const int *over;                /* by buffer: another one, whose memory it has from its first use, the last one of the other,
+                                       on; -1: none */
     double limit;                   /* bytes in memory at any time */
     double write, read;             /* bandwidth of the file, bytes per second */
 };

@@ -37,7 +37,7 @@ struct sequence {
     struct sgrad__task_uses *task;
     double *bytes;
     bool *fixed;
-    int *home;                      /* by buffer; as in the problem */
+    int *home, *over;               /* by buffer; as in the problem */
     struct sgrad__residence plan;
 };
 
@@ -142,6 +142,43 @@ static void choose_homes(const struct sgrad_builder *builder, int *home) {
     free(tensor);
 }
 
+/* Returns the input of IN whose memory output J may have, if IN uses it last; -1: none. LAST: by buffer. */
+static int input_for(const struct sgrad__program *p, int i, int j, const int *last) {
+    const struct sgrad__instruction *in = &p->instruction[i];
+    for (int k = 0; k < in->call->operands; k++) {
+        const int b = in->operand[k];
+        if (b >= 0 && p->buffer[b].planned && in->call->access[k] == SGRAD_R && last[b] == i &&
+            sgrad_view_bytes(&p->buffer[b].view) == sgrad_view_bytes(&p->buffer[in->operand[j]].view))
+            return b;
+    }
+    return -1;
+}
+
+/* Sets the buffer whose memory each buffer has from its first use on, where kernels allow this; -1: none. */
+static void choose_over(const struct sgrad__program *p, int *over) {
+    int *last = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *last);
+    bool *seen = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *seen),
+         *taken = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *taken);
+    for (int i = 0; i < p->instruction_count; i++)
+        for (int j = 0; j < p->instruction[i].call->operands; j++)
+            if (p->instruction[i].operand[j] >= 0) last[p->instruction[i].operand[j]] = i;
+    for (int b = 0; b < p->buffer_count; b++) over[b] = -1;
+    for (int i = 0; i < p->instruction_count; i++) {
+        const struct sgrad__instruction *in = &p->instruction[i];
+        for (int j = 0; j < in->call->operands; j++) {
+            const int b = in->operand[j];
+            if (b < 0 || seen[b]) continue;
+            seen[b] = true;
+            if (!in->call->kernel->in_place || in->call->access[j] != SGRAD_W || !p->buffer[b].planned) continue;
+            const int input = input_for(p, i, j, last);
+            if (input >= 0 && !taken[input]) over[b] = input, taken[input] = true;
+        }
+    }
+    free(taken);
+    free(seen);
+    free(last);
+}
+
 static struct sequence *open_sequence(const struct sgrad_builder *builder, int running) {
     const struct sgrad__program *p = builder->p;
     const struct sgrad__memory_limit *limit = &builder->o->limit;
@@ -151,12 +188,15 @@ static struct sequence *open_sequence(const struct sgrad_builder *builder, int r
     s->bytes = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *s->bytes);
     s->fixed = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *s->fixed);
     s->home = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *s->home);
+    s->over = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *s->over);
     choose_homes(builder, s->home);
+    choose_over(p, s->over);
     const int cpus = builder->o->cpus > 1 ? builder->o->cpus : 1;
     for (int i = 0; i < p->instruction_count; i++) add_task(s, p, i, seconds_of(&p->instruction[i], limit) / cpus);
     s->is.buffers = p->buffer_count;
     s->is.running = running;
     s->is.task = s->task, s->is.bytes = s->bytes, s->is.fixed = s->fixed, s->is.home = s->home;
+    s->is.over = s->over;
     s->is.write = limit->speed.write, s->is.read = limit->speed.read;
     s->instruction[s->is.tasks] = p->instruction_count;
     return s;
@@ -173,6 +213,7 @@ static void close_sequence(struct sequence *sequence) {
     free(sequence->bytes);
     free(sequence->fixed);
     free(sequence->home);
+    free(sequence->over);
     free(sequence);
 }
 
@@ -248,6 +289,8 @@ static void add_absences(const struct moves *moves, const struct sequence *seque
     }
     for (int b = 0; b < sequence->is.buffers; b++)
         if (sequence->plan.end[b]) p->buffer[is[b]].release = sequence->instruction[sequence->plan.end[b]];
+    for (int b = 0; b < sequence->is.buffers; b++)
+        if (sequence->over[b] >= 0) p->buffer[b].over = is[sequence->over[b]];
 }
 
 /* Stores each copy that a task changes, after it, to its home. */
