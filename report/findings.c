@@ -144,13 +144,14 @@ static int by_weight(const void *one, const void *other) {
     return (a->weight < b->weight) - (a->weight > b->weight);
 }
 
-json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap) {
+json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, double moves) {
     struct search s = { .t = timeline,
                         .o = overlap,
                         .steps = timeline->steps ? timeline->steps : 1,
                         .rank = sgrad_xcalloc((size_t)timeline->ranks, sizeof *s.rank) };
     json_t *texts = json_array();
     sum_ranks(&s);
+    for (int r = 0; r < timeline->ranks; r++) s.rank[r].idle = fmax(0, s.rank[r].idle - moves * s.steps);
     find_slow_rank(&s);
     find_exposed(&s);
     find_starved(&s);

@@ -38,6 +38,24 @@ static int whole(const struct place *at, const json_t *row, const char *key, dou
     return 0;
 }
 
+/* Adds the moves of a step with RATE samples per second. */
+static int add_moves(const struct place *at, const json_t *row, double rate, struct sgrad__history *history) {
+    struct sgrad__history_moves *sum = &history->moves;
+    const struct {
+        const char *key;
+        double *sum;
+    } each[] = { { "written_mbyte", &sum->written }, { "read_mbyte", &sum->read }, { "moving_seconds", &sum->moving },
+                 { "waiting_seconds", &sum->waiting } };
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        double value;
+        SGRAD_TRY(number(at, row, each[i].key, &value));
+        if (isfinite(value)) *each[i].sum += value;
+    }
+    if (rate > 0) sum->seconds += json_number_value(json_object_get(history->options, "batch")) / rate;
+    sum->steps++;
+    return 0;
+}
+
 static int add_step(const struct place *at, const json_t *row, struct sgrad__history *history) {
     struct sgrad__history_step s;
     SGRAD_TRY(whole(at, row, "step", &s.step));
@@ -45,7 +63,7 @@ static int add_step(const struct place *at, const json_t *row, struct sgrad__his
     SGRAD_TRY(number(at, row, "samples_per_second", &s.rate));
     history->step = sgrad_array_grow(history->step, history->steps, sizeof s);
     history->step[history->steps++] = s;
-    return 0;
+    return json_object_get(row, "written_mbyte") ? add_moves(at, row, s.rate, history) : 0;
 }
 
 static int add_epoch(const struct place *at, const json_t *row, struct sgrad__history *history) {

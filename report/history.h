@@ -21,6 +21,12 @@ struct sgrad__history_epoch {
     double train;       /* metric history->trained on the training split; NAN: not recorded */
     json_t *classes;    /* lists by class: samples, precision, recall, f1; NULL: not recorded */
 };
+/* Sums over the steps that moved tensors between memory and a file. */
+struct sgrad__history_moves {
+    int steps;                          /* 0: none */
+    double written, read;               /* megabytes */
+    double moving, waiting, seconds;    /* seconds with a move in progress; of waits for moves; of the steps */
+};
 struct sgrad__history {
     json_t *config;                     /* config.json */
     json_t *options;                    /* the options at the start of the run, updated by those of its continuations */
@@ -30,6 +36,7 @@ struct sgrad__history {
     struct sgrad__history_metric metric[SGRAD__MOST_METRICS];
     json_t *classes;                    /* while reading: the scores of the next epoch; NULL: none */
     json_t *failures;                   /* list of the losses of ranks after which launch has restarted the run; NULL: none */
+    struct sgrad__history_moves moves;
     int steps, epochs;                  /* numbers of recorded steps and evaluations */
     struct sgrad__history_step *step;
     struct sgrad__history_epoch *epoch;
@@ -44,5 +51,9 @@ const struct sgrad__history_epoch *sgrad__history_best(const struct sgrad__histo
 double sgrad__history_shown(const struct sgrad__history_metric *metric, double value);
 const char *sgrad__history_text(const struct sgrad__history_metric *metric, double value, char text[SGRAD_NUMBER_TEXT]);
 double sgrad__history_median_rate(const struct sgrad__history *history);    /* of all steps, in samples per second */
+/* moves.c: the moves in a step, as an object, which the caller must json_decref, and as text on standard output. NULL, and no
+ * text: nothing was moved. */
+json_t *sgrad__moves_as_json(const struct sgrad__history *history);
+void sgrad__moves_print(const struct sgrad__history *history);
 
 #endif

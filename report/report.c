@@ -80,6 +80,7 @@ static json_t *as_json(const struct sgrad_report *report) {
     json_object_set_new(json, "main", json_string(h->metric[h->main].name));
     json_object_set_new(json, "samples", json_string(h->samples));
     if (h->failures) json_object_set(json, "failures", h->failures);
+    if (h->moves.steps) json_object_set_new(json, "moves", sgrad__moves_as_json(h));
     if (best) {
         json_object_set_new(json, "best", json_pack("{s:o?}", "epoch", json_real(best->epoch)));
         add_tests(json_object_get(json, "best"), h, best, h->main, h->main + 1);
@@ -93,7 +94,8 @@ static json_t *as_json(const struct sgrad_report *report) {
                                                        json_object_get(end->classes, "f1")));
     if (report->details) json_object_set(json, "details", report->details);
     if (report->traced)
-        json_object_set_new(json, "trace", sgrad__trace_as_json(&report->timeline, &report->overlap, &report->critical));
+        json_object_set_new(json, "trace", sgrad__trace_as_json(&report->timeline, &report->overlap, &report->critical,
+                                                                 h->moves.steps ? 1e3 * h->moves.waiting / h->moves.steps : 0));
     return json;
 }
 
@@ -178,6 +180,7 @@ static void print_history(const struct sgrad__history *history) {
     print_epochs(history);
     printf("\n%.0f %s, last loss %s; %.4g %s/s (median)\n", last->step, sgrad_plural((int64_t)last->step, "step", "steps"),
            NUMBER(last->loss), sgrad__history_median_rate(history), history->samples);
+    sgrad__moves_print(history);
     if (best)
         printf("best test %s %s, after epoch %s\n", history->metric[history->main].title,
                METRIC(&history->metric[history->main], best->test[history->main]), sgrad_amount_text(best->epoch, text));

@@ -47,7 +47,7 @@ static json_t *traffic_as_json(const struct sgrad__timeline *timeline, const str
 }
 
 json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap,
-                             const struct sgrad__critical *critical) {
+                             const struct sgrad__critical *critical, double moves) {
     json_t *workers = json_array(), *ranks = json_array(), *layers = json_array();
     for (int i = 0; i < timeline->rows; i++)
         json_array_append_new(workers, json_pack("{s:i, s:i, s:o}", "rank", timeline->row[i].rank, "worker",
@@ -65,7 +65,7 @@ json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline, const struc
                      timeline->length, "steps", timeline->steps, "tasks", timeline->tasks, "messages", timeline->messages,
                      "workers", workers, "ranks", ranks, "traffic", traffic_as_json(timeline, overlap), "memory",
                      sgrad__memory_as_json(timeline), "critical_path", critical_as_json(timeline, critical), "bound",
-                     bound_as_json(critical), "layers", layers, "findings", sgrad__findings(timeline, overlap), "copies",
+                     bound_as_json(critical), "layers", layers, "findings", sgrad__findings(timeline, overlap, moves), "copies",
                      sgrad__copies_as_json(timeline));
 }
 

@@ -34,14 +34,16 @@ void sgrad__copies_print(const json_t *copies);
 
 /* ---- findings.c: probable causes of lost time, with advice, as sentences ---- */
 
-/* Returns an array of at most three strings, the most expensive cause first; may be empty. The caller must json_decref it. */
-json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap);
+/* Returns an array of at most three strings, the most expensive cause first; may be empty. The caller must json_decref it.
+ * MOVES: ms per step that the workers of a rank wait for moves to and from a file (moves.c), and thus are not idle for another
+ * reason. */
+json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, double moves);
 
 /* ---- trace.c: output of all results ---- */
 
-/* Returns all results as an object; the caller must json_decref it. */
+/* Returns all results as an object; the caller must json_decref it. MOVES: as for sgrad__findings. */
 json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap,
-                             const struct sgrad__critical *critical);
+                             const struct sgrad__critical *critical, double moves);
 /* Prints all results on standard output. FOUND: the result of sgrad__trace_as_json for the same trace. */
 void sgrad__trace_print(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap,
                         const struct sgrad__critical *critical, const json_t *found);

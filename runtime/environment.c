@@ -220,6 +220,7 @@ static const struct {
     { "STARPU_MPI_DRIVER_CALL_FREQUENCY", 0, INT_MAX, "" },
     { "STARPU_MPI_DRIVER_TASK_FREQUENCY", 0, INT_MAX, "" },
     { "STARGRAD_MESSAGE_LIMIT", 64, INT_MAX, "" },
+    { "STARGRAD_SPILL_LIMIT", 1, INT_MAX, "" },
 };
 
 /* Returns true if TEXT is a whole number from LEAST to MOST, and sets *NUMBER. */

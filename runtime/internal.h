@@ -124,6 +124,9 @@ void sgrad__simulation_carry(const struct sgrad_message *message, enum sgrad_acc
  * begin must be passed to end. */
 double sgrad__watch_begin(const struct sgrad_bound_kernel *call);
 void sgrad__watch_end(const struct sgrad_bound_kernel *call, double begin);
+/* A worker begins and ends a task. begins returns true if this is counted (sgrad_workers_watch); ends needs that value. */
+bool sgrad__worker_begins(void);
+void sgrad__worker_ends(bool watched);
 
 /* Calls SEE with ARG for every kernel that has been prepared. MODEL: the kernel's name in traces (key "Model"). */
 void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kernel *kernel, void *arg), void *arg);

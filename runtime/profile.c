@@ -9,6 +9,7 @@
 #include "runtime/profile.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <starpu.h>
 #include <stdlib.h>
@@ -101,4 +102,45 @@ struct sgrad_overhead sgrad_workers_overhead(void) {
     if (is.tasks > 0) is.usual = fmin(middle_gap(), is.all / (double)is.tasks);
     forget_gaps();
     return is;
+}
+
+/* ---- waits for overdue tasks ---- */
+
+static struct {
+    atomic_bool on;
+    pthread_mutex_t lock;           /* protects the members below */
+    int busy, overdue;              /* workers in a task; tasks */
+    double since, total;            /* time of the last change; seconds until then, summed over the workers */
+} waits = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Counts the time since the last change, and then changes both numbers. Returns the total. */
+static double change_waits(int busy, int overdue) {
+    pthread_mutex_lock(&waits.lock);
+    const double now = sgrad_time_monotonic();
+    if (waits.overdue > 0) waits.total += ((int)starpu_worker_get_count() - waits.busy) * (now - waits.since);
+    waits.since = now;
+    waits.busy += busy;
+    waits.overdue += overdue;
+    const double total = waits.total;
+    pthread_mutex_unlock(&waits.lock);
+    return total;
+}
+
+void sgrad_workers_watch(void) { atomic_store(&waits.on, true); }
+
+bool sgrad__worker_begins(void) {
+    const bool on = atomic_load(&waits.on);
+    if (on) change_waits(1, 0);
+    return on;
+}
+
+void sgrad__worker_ends(bool watched) {
+    if (watched) change_waits(-1, 0);
+}
+
+void sgrad_workers_overdue(int change) { change_waits(0, change); }
+
+double sgrad_workers_awaited(void) {
+    const unsigned workers = starpu_worker_get_count();
+    return workers ? change_waits(0, 0) / workers : 0;
 }

@@ -29,6 +29,13 @@ struct sgrad_overhead {
 };
 struct sgrad_overhead sgrad_workers_overhead(void);
 
+/* The time that workers wait for tasks that are overdue: tasks that only wait for moves between memory and a file. Counted once
+ * sgrad_workers_watch has been called. overdue changes the number of overdue tasks by CHANGE. awaited returns the seconds so far
+ * in which a worker had no task while tasks were overdue: the mean over all workers. */
+void sgrad_workers_watch(void);
+void sgrad_workers_overdue(int change);
+double sgrad_workers_awaited(void);
+
 #ifdef __cplusplus
 }
 #endif

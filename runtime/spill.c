@@ -1,11 +1,13 @@
 /* spill.c: moves tensors between memory and a file, on separate threads (spill.h). */
 #include "config.h"
+#include "runtime/environment.h"
 #include "runtime/internal.h"
 #include "runtime/spill.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -87,6 +89,20 @@ static int reserve(const char *folder, int file, off_t at, off_t bytes, bool *di
                            folder, 1e-9 * (double)bytes, strerror(error));
 }
 
+/* Waits, so that BYTES more bytes of all transfers do not exceed the bandwidth STARGRAD_SPILL_LIMIT. environment.c checks its
+ * value, in MB/s. */
+static void slow_down(size_t bytes) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static double end;              /* of the transfers so far */
+    const char *limit = sgrad_variable("STARGRAD_SPILL_LIMIT");
+    if (!limit) return;
+    pthread_mutex_lock(&lock);
+    const double now = sgrad_time_monotonic();
+    const double wait = (end = (end > now ? end : now) + (double)bytes / (1e6 * strtod(limit, NULL))) - now;
+    pthread_mutex_unlock(&lock);
+    sgrad_sleep(wait);
+}
+
 /* Transfers BYTES bytes between MEMORY and the file. Sets errno. */
 static bool transfer(int file, bool writes, char *memory, size_t bytes, off_t at) {
     for (size_t done = 0; done < bytes;) {
@@ -97,6 +113,7 @@ static bool transfer(int file, bool writes, char *memory, size_t bytes, off_t at
         if (n <= 0) return false;
         done += (size_t)n;
     }
+    slow_down(bytes);
     return true;
 }
 
@@ -224,7 +241,8 @@ const char *sgrad_spill_folder(const struct sgrad_spill *spill) { return spill->
 
 struct sgrad_spill_totals sgrad_spill_totals(const struct sgrad_spill *spill) {
     sgrad_monitor_lock(spill->monitor);
-    const struct sgrad_spill_totals totals = spill->totals;
+    struct sgrad_spill_totals totals = spill->totals;
+    if (spill->active) totals.seconds += sgrad_time_monotonic() - spill->since;
     sgrad_monitor_unlock(spill->monitor);
     return totals;
 }

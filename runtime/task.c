@@ -96,9 +96,11 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
         sgrad__cuda_run(call, &args);
         return;
     }
+    const bool watched = sgrad__worker_begins();
     const double begin = sgrad__watch_begin(call);
     call->kernel->cpu(&args);
     sgrad__watch_end(call, begin);
+    sgrad__worker_ends(watched);
 }
 
 static void run_cpu(void *buffers[], void *cl_arg) { run(buffers, cl_arg, false); }

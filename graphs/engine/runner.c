@@ -6,6 +6,7 @@
  * With two steps in flight, step t+1 is submitted before step t ends. Its input is read, and its first layers start as soon as
  * their weights are updated, while the rest of step t is still running. */
 #include "graphs/engine/runner.h"
+#include "runtime/profile.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -48,6 +49,8 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struc
     r->monitor = sgrad_monitor_create();
     r->listener = listener;
     r->program->failure = sgrad_failure_create();
+    r->waits = sgrad__waits_create(program);
+    r->moved.awaited = r->waits ? sgrad_workers_awaited() : 0;
     for (int i = 0; i < program->window; i++) {
         struct sgrad__slot *slot = &r->slot[i];
         slot->runner = r;
@@ -57,6 +60,7 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struc
             slot->output[j] = sgrad_xcalloc(1, sgrad_view_bytes(&program->buffer[program->output[j].buffer].view));
         slot->mark = sgrad_xcalloc((size_t)waits(program), sizeof *slot->mark);
         for (int j = 0; j < waits(program); j++) slot->mark[j].slot = slot;
+        if (r->waits) slot->overdue = sgrad_xcalloc((size_t)sgrad__waits_size(r->waits) + 1, sizeof *slot->overdue);
     }
     return r;
 }
@@ -68,7 +72,9 @@ void sgrad__runner_destroy(struct sgrad__runner *runner) {
         for (int j = 0; j < runner->program->outputs; j++) free(runner->slot[i].output[j]);
         free(runner->slot[i].output);
         free(runner->slot[i].mark);
+        free(runner->slot[i].overdue);
     }
+    sgrad__waits_destroy(runner->waits);
     sgrad_monitor_destroy(runner->monitor);
     sgrad_failure_destroy(runner->program->failure);
     free(runner->stays);
@@ -82,12 +88,23 @@ static void tell(struct sgrad_monitor *monitor) {
     sgrad_monitor_unlock(monitor);
 }
 
+/* Returns the moves since the last call. */
+static struct sgrad__step_moves count_moves(struct sgrad__runner *runner) {
+    if (!runner->waits) return (struct sgrad__step_moves){ 0 };
+    const struct sgrad_spill_totals is = sgrad_spill_totals(runner->program->spilling.file);
+    const struct sgrad__step_moves before = runner->moved, now = { is.written, is.read, is.seconds, sgrad_workers_awaited() };
+    runner->moved = now;
+    return (struct sgrad__step_moves){ now.written - before.written, now.read - before.read, now.active - before.active,
+                                  now.awaited - before.awaited };
+}
+
 /* Called when an event that the step waits for has occurred. */
 static void one_done(void *arg) {
     struct sgrad__mark *mark = arg;
     struct sgrad__slot *slot = mark->slot;
     struct sgrad_monitor *monitor = slot->runner->monitor;
     atomic_store(&mark->done, true);
+    sgrad__waits_end(slot->runner->waits, slot->overdue, (int)(mark - slot->mark));
     if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
     struct sgrad_monitor *listener = slot->runner->listener;    /* the runner may be freed once the step has ended */
     if (slot->runner->program->training) sgrad_trace_step_ends(slot->step.number);
@@ -95,6 +112,7 @@ static void one_done(void *arg) {
     sgrad_monitor_lock(monitor);
     slot->finished = true;
     slot->time = now;
+    slot->moves = count_moves(slot->runner);
     sgrad_monitor_notify(monitor);
     sgrad_monitor_unlock(monitor);
     tell(listener);
@@ -215,10 +233,12 @@ int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *
     slot->finished = slot->cancelled = false;
     sgrad_gate_open(&slot->gate);
     int pending = 0;
+    sgrad__waits_begin(runner->waits, slot->overdue);
     for (int i = 0; i < waits(p); i++) {
         const bool awaited = is_awaited(p, i, step->number);
         atomic_store(&slot->mark[i].done, !awaited);
         pending += awaited;
+        if (!awaited) sgrad__waits_end(runner->waits, slot->overdue, i);
     }
     atomic_store(&slot->pending, pending);
     runner->submitted++;

@@ -4,6 +4,8 @@
 
 #include "datasets/datasets.h"
 #include "graphs/compiler/program.h"
+#include "graphs/engine/waits.h"
+#include "graphs/rundir/rundir.h"
 #include "runtime/gate.h"
 
 #include <stdatomic.h>
@@ -33,6 +35,8 @@ struct sgrad__slot {
     struct sgrad_gate gate;     /* cancels the step */
     bool finished, cancelled;   /* cancelled: the step has changed no weight or state; its outputs are invalid */
     double time;                /* when it finished: seconds of the monotonic clock */
+    struct sgrad__step_moves moves;  /* since the step before it finished */
+    int *overdue;               /* state of runner->waits; NULL: nothing is moved */
     struct sgrad__runner *runner;
 };
 /* The steps in flight, in the order of submission. submit fills the next slot, wait frees the oldest one. */
@@ -45,6 +49,8 @@ struct sgrad__runner {
     struct sgrad_monitor *listener;     /* borrowed; also notified when a step ends, for waits for several runners; NULL: none */
     bool *stays;                        /* by instruction: it changes data that outlive the step */
     bool can_cancel;                    /* no task outlives its step, and no message changes weights or states */
+    struct sgrad__waits *waits;         /* owned; NULL: nothing is moved */
+    struct sgrad__step_moves moved;          /* totals when the last step finished */
     bool alone;                         /* training without messages: this rank alone decides which steps are cancelled */
     bool (*asked)(const void *arg);     /* called during waits; returns true if the run must end; NULL: never */
     const void *asked_arg;

@@ -382,6 +382,10 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
         metrics->share[i] += mean;
         if (is_trained(metrics, i)) fprintf(metrics->file, ",\"%s\":%s", metrics->is.metric[i].name, NUMBER(mean));
     }
+    if (event->moves)
+        fprintf(metrics->file, ",\"written_mbyte\":%s,\"read_mbyte\":%s,\"moving_seconds\":%s,\"waiting_seconds\":%s",
+                NUMBER(1e-6 * event->moves->written), NUMBER(1e-6 * event->moves->read), NUMBER(event->moves->active),
+                NUMBER(event->moves->awaited));
     fputs(event->empty ? ",\"empty\":true}\n" : "}\n", metrics->file);
     if (metrics->tensorboard || metrics->prometheus) {
         const double value[] = { [LOSS] = loss, [RATE] = event->rate, [SPEED] = rate, [EPOCH] = event->epoch };

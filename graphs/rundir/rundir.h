@@ -279,6 +279,12 @@ int sgrad__metrics_event_status(const struct sgrad__metrics *metrics);
 /* Records that a step has been submitted. If no other step was in flight, samples_per_second is measured from now on. */
 void sgrad__metrics_submitted(struct sgrad__metrics *metrics);
 
+/* Moves between memory and a file (--spill) since the previous step was completed, on this rank. */
+struct sgrad__step_moves {
+    double written, read;                   /* bytes */
+    double active;                          /* seconds during which at least one move was in progress */
+    double awaited;                         /* seconds that workers waited for moves: as sgrad_workers_awaited */
+};
 /* A completed step. */
 struct sgrad__step_event {
     long step;                              /* 1 is the first */
@@ -288,6 +294,7 @@ struct sgrad__step_event {
     const double *mean;                     /* by metric: mean over the samples of the step; NULL: unknown */
     const double *busy;                     /* by worker, all ranks: fraction of time in tasks; NULL: this rank, measured now */
     bool empty;                             /* no target of the step counts, so that loss is NaN, and the epoch ignores it */
+    const struct sgrad__step_moves *moves;  /* NULL: --spill moves nothing */
 };
 /* Records a histogram. The histograms of a step must be recorded before the step (sgrad__metrics_step). */
 void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, long step,

@@ -193,7 +193,8 @@ static void record_step(struct sgrad__run *run, const struct sgrad__slot *slot, 
             sgrad__metrics_histogram(run->files.metrics, p->buffer[output->buffer].name, done, slot->output[p->histogram[i]]);
     }
     const struct sgrad__step_event event = { done, (int)slot->step.epoch, loss, sgrad__run_lr(run, done - 1), slot->time,
-                                             slot_means(run, slot, mean), votes ? votes + 1 : NULL, is_empty(run, slot) };
+                                             slot_means(run, slot, mean), votes ? votes + 1 : NULL, is_empty(run, slot),
+                                             slot->overdue ? &slot->moves : NULL };
     const int error = run->files.error ? 0 : sgrad__metrics_step(run->files.metrics, &event);
     if (error) run->files.error = error;
     take_event_status(run, done);

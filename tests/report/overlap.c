@@ -170,7 +170,7 @@ static void message_until(double until, double end, const char *const *says, int
     struct sgrad__overlap o;
     t.kinds.kind[0].name = name;
     sgrad__overlap_find(&t, &o);
-    json_t *found = sgrad__findings(&t, &o);
+    json_t *found = sgrad__findings(&t, &o, 0);
     assert_int_equal(json_array_size(found), count);
     for (int i = 0; i < count; i++)
         if (!strstr(json_string_value(json_array_get(found, (size_t)i)), says[i]))

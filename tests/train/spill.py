@@ -1,10 +1,11 @@
 """A run with --memory stays within it, and has the same weights, bit by bit, as one without: activations move to --spill."""
+import json
 import os
 import random
 import re
 import subprocess
 
-from run import REFERENCE, command, content, folder, losses, main, ranks, resuming, stargrad, wait_for_steps
+from run import REFERENCE, command, content, events, folder, losses, main, ranks, resuming, stargrad, wait_for_steps
 
 TEXT = os.path.join(REFERENCE, "text.txt")
 BASE = ("--gpus", 0, "--cpus", 2, "--steps", 4, "--deterministic", "--checkpoint-every", 0, "--evaluate-last")
@@ -87,6 +88,27 @@ def test_enough():
     assert "all buffers stay in memory" in said and "store" not in said, said
     said = stargrad("train", *RESNET, "--memory", "90M", "--print", status=1)
     assert said.count("\n") == 1 and "--memory 90M is too little" in said and "--spill DIR" in said, said
+
+
+def test_waits():
+    """A step of a slow disk mostly waits for moves. metrics.jsonl and the report have the moved bytes and the time of waits."""
+    limit = least(*RESNET, "--out", folder("print"))
+    waits = []
+    for words, env in (((), {}), ((), {"STARGRAD_SPILL_LIMIT": "150"})):
+        out = folder("waits")
+        said = stargrad("train", *RESNET, *words, "--out", out, "--memory", f"{limit}M", "--spill", disk(), env=env)
+        steps, told = events(out), moved(said)
+        for key, planned in zip(("written_mbyte", "read_mbyte"), told):
+            assert abs(sum(step[key] for step in steps) - len(steps) * planned) < 0.01 * len(steps) * planned, (key, steps)
+        seconds = [128 / step["samples_per_second"] for step in steps]
+        assert all(0 <= step["waiting_seconds"] <= 1.01 * s + 0.01 for step, s in zip(steps, seconds)), steps
+        waits.append(sum(step["waiting_seconds"] for step in steps) / sum(seconds))
+    # the last run, with the slow disk
+    assert waits[1] > 0.5 and waits[1] > waits[0], waits
+    text, found = stargrad("report", out), json.loads(stargrad("report", out, "--json"))["moves"]
+    line = re.search(r"a step writes ([\d.]+) MB to --spill and reads ([\d.]+), at 0.1\d GB/s; .* \((\d+\.\d) %\) for moves", text)
+    assert [float(line[1]), float(line[2])] == told and abs(float(line[3]) - 100 * waits[1]) < 0.1, (text, waits)
+    assert "the disk would have to move" in found["finding"] and found["finding"] in text, found
 
 
 def test_refused():
