@@ -1,4 +1,5 @@
 /* plan.c: stargrad plan: estimates training on machines that are described in files. */
+#include "cli/memory.h"
 #include "cli/meshes.h"
 #include "graphs/api/costs.h"
 #include "cli/simulate.h"
@@ -220,6 +221,8 @@ static int plan(const struct sgrad__request *request, struct sgrad_plan_query *q
     struct sgrad_forecast f;
     if (request->plan.mini_batch) return choose_mini_batch(request, query);
     if (request->train.output.folder) SGRAD_TRY(sgrad_folder_make(request->train.output.folder));
+    if (request->train.parallel.memory)
+        return sgrad__plan_memory(request, query, sgrad__is_asked(request, "nodes") ? query->to : 1);
     SGRAD_TRY(sgrad_forecast_make(query, &f));
     if (request->plan.simulate) SGRAD_TRY(sgrad__simulate(request, query, &f));
     if (request->train.output.json) print_json(query, &f);
@@ -239,6 +242,11 @@ static int run(const struct sgrad__request *request) {
         return sgrad__wrong("plan: --mesh cannot be combined with --%s", request->train.output.folder ? "out" : "mini-batch");
     if (!parse_range(request->plan.nodes, MOST_NODES, &q.from, &q.to))
         return sgrad__wrong("plan: --nodes %s must be N or A-B, with 1 <= A <= B <= %d", request->plan.nodes, MOST_NODES);
+    if (request->train.parallel.memory && (request->train.parallel.mesh || request->plan.mini_batch || request->plan.simulate))
+        return sgrad__wrong("plan: --memory cannot be combined with --%s", request->train.parallel.mesh ? "mesh"
+                            : request->plan.simulate ? "simulate" : "mini-batch");
+    if (request->train.parallel.spill && !request->train.parallel.memory)
+        return sgrad__wrong("plan: --spill %s requires --memory SIZE", request->train.parallel.spill);
     int error = sgrad_machine_read(request->plan.machine, &machine);
     if (error) return sgrad__status(error);
     q.machine = machine;
@@ -327,8 +335,10 @@ const struct sgrad__command sgrad__plan_command = {
     .notes = "With --batch, the global batch is fixed (strong scaling). Without it, each device has --micro-batch samples, by "
              "default 128 (weak scaling). Speed-up is relative to the throughput of one device.\n\n"
              "--out DIR writes a plot, plan.svg. With --simulate, --trace also writes a run folder for each number of nodes, "
-             "with a simulated trace. With --mesh, plan prints the estimated cost of that mesh instead of predicting the "
-             "training time; --mesh auto compares all kinds of meshes. For example:\n\n"
+             "with a simulated trace. With --memory, plan prints instead how a step fits into this memory of a rank, with "
+             "smaller micro-batches, --recompute, --shard and --spill DIR (a folder on this machine; without it, the disk in the "
+             "machine's file), and --out draws memory.svg. With --mesh, plan prints the estimated cost of that mesh instead of "
+             "predicting the training time; --mesh auto compares all kinds of meshes. For example:\n\n"
              "  stargrad plan --model resnet50 --data synthetic:224x224x3,1000,1281167 \\\n"
              "      --machine iris-v100",
     .more = describe_keys,

@@ -14,6 +14,7 @@ const struct sgrad__machine_field sgrad__machine_fields[] = {
     { "device", OBJECT, NULL, NEEDED, 0, 0, NULL, "the devices of a node", 0, 0 },
     { "bus", OBJECT, NULL, NEEDED, 0, 0, NULL, "connection between the devices of a node, and to its main memory", 0, 0 },
     { "network", OBJECT, NULL, NEEDED, 0, 0, NULL, "connection between nodes", 0, 0 },
+    { "disk", OBJECT, NULL, 0, 0, 0, NULL, "the fast disk of a node, for train --spill", 0, 0 },
     { "input", FIGURE, "samples/s", 0, 0, 0, "optional; default: unlimited",
       "number of samples per second that a node can read and prepare", IN(machine, input) },
     { "price", FIGURE, "currency/hour", ZERO, 0, 0, "optional", "price of a node", IN(machine, price) },
@@ -54,6 +55,11 @@ const struct sgrad__machine_field sgrad__machine_fields[] = {
       IN(machine, bus_latency) },
     { "bus.bandwidth", FIGURE, "bytes/s", NEEDED, 0, 0, NULL, "bandwidth of a transfer between devices of a node",
       IN(machine, bus_bandwidth) },
+
+    { "disk.write", FIGURE, "bytes/s", 0, 0, 0, "optional",
+      "bandwidth of writes that bypass the page cache; without it, moves of --spill cannot be predicted",
+      IN(machine, disk.write) },
+    { "disk.read", FIGURE, "bytes/s", 0, 0, 0, "optional", "the same of reads", IN(machine, disk.read) },
 
     { "network.latency", FIGURE, "seconds", NEEDED | ZERO, 1, 0, NULL, "latency between neighbouring nodes",
       IN(machine, network.latency) },

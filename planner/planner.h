@@ -85,6 +85,9 @@ struct sgrad_machine {
         int levels;                         /* of switches, the lowest first; 0: one switch without congestion */
         struct sgrad_switch_level *level;
     } network;
+    struct {
+        double write, read;     /* bytes per second; 0: unknown */
+    } disk;                     /* of a node, for train --spill */
     double input;               /* samples per second that a node can read and prepare; 0: unlimited */
     double price;               /* of a node for an hour; 0: unknown */
     char *currency;             /* NULL if the price is unknown */

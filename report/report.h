@@ -73,6 +73,23 @@ struct sgrad_scaling {
 /* Draws FOLDER/NAME.svg and .png. Returns false on failure, after logging the reason as one line. */
 bool sgrad_report_scaling(const char *folder, const char *name, const struct sgrad_scaling *scaling);
 
+/* The bytes that a rank uses during a step, over time, without and with a limit. */
+struct sgrad_step_memory_series {
+    const char *title;
+    int count;                              /* number of points; 0: not drawn */
+    const double *seconds, *bytes;          /* (count): the bytes from this time on */
+    double end;                             /* of the step, in seconds */
+};
+struct sgrad_step_memory {
+    const char *title;
+    double limit;                           /* bytes */
+    struct sgrad_step_memory_series series[2];
+    int moves;                              /* moves to and from a disk */
+    const double *move;                     /* (moves, 3): begin, end in seconds, sorted by begin; 0: write, 1: read */
+};
+/* Draws FOLDER/NAME.svg and .png. Returns false on failure, after logging the reason as one line. */
+bool sgrad_report_step_memory(const char *folder, const char *name, const struct sgrad_step_memory *memory);
+
 /* The points of a learning-rate range test. */
 struct sgrad_rates {
     const char *title;

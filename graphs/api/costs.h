@@ -105,6 +105,48 @@ int sgrad_mesh_choose(const struct sgrad_train_options *options, const struct sg
                       struct sgrad_mesh_result *choice);
 void sgrad_mesh_result_free(struct sgrad_mesh_result *choice);
 
+/* A query for the ways in which a step fits into the memory of a rank. The rank has only CPUs. */
+struct sgrad_memory_query {
+    double bytes;                   /* memory of the rank */
+    int ranks;                      /* number of ranks, which divide the batch of the options */
+    int workers;                    /* of a rank */
+    double flops, bandwidth;        /* of a rank, all workers together: operations per second; bytes per second of its memory */
+    double seconds;                 /* of all tasks of a step of a rank with the options as they are; 0: by these rates */
+    double write, read;             /* bandwidths of its disk, bytes per second; 0: no disk */
+};
+struct sgrad_memory_choice {
+    long micro;                     /* samples of a micro-batch */
+    bool recomputes;                /* --recompute */
+    const char *shard;              /* --shard; NULL: nothing is sharded */
+    double memory;                  /* bytes that the rank needs without a limit */
+    bool fits, moves;               /* it fits; activations must be moved to the disk */
+    double step, waiting;           /* seconds: of the step, if it fits; of these, the time that moves add */
+    double written, read;           /* bytes of a step */
+};
+/* The bytes that a rank uses during a step, and its moves: of the options as they are. */
+struct sgrad_memory_curve {
+    int points;
+    double *seconds, *bytes;        /* (points): the bytes from this time on */
+    double end;                     /* seconds of the step */
+    int count;
+    struct sgrad_memory_move {
+        double begin, end;          /* seconds; sorted by begin */
+        bool reads;
+    } *move;
+};
+struct sgrad_memory_result {
+    int choices, best;              /* best: index of the fastest choice that fits; -1: none fits */
+    struct sgrad_memory_choice *choice;
+    struct sgrad_memory_curve whole, limited;   /* without and with the limit; limited.points is 0 if the limit is too low */
+};
+/* Predicts the memory and the time of a step: with smaller micro-batches (unless the options have a micro-batch), with
+ * --recompute, with --shard, and, where these do not suffice, with moves to the disk. Opens the data set, but reads no samples;
+ * trains nothing. The caller must free *RESULT (sgrad_memory_result_free); after an error it is empty. The errors are those of
+ * sgrad_train. */
+int sgrad_memory_choose(const struct sgrad_train_options *options, const struct sgrad_memory_query *query,
+                        struct sgrad_memory_result *result);
+void sgrad_memory_result_free(struct sgrad_memory_result *result);
+
 #ifdef __cplusplus
 }
 #endif

@@ -168,7 +168,8 @@ static struct sgrad__run *open_run(const struct sgrad_train_options *options) {
     r->options.training.batch = 1;
     r->options.training.micro_batch = 0, r->options.training.bn_group = SGRAD_GROUP_RANK;
     r->options.parallel.strategy = "sync";   /* of one rank */
-    r->options.parallel.allreduce = NULL;
+    r->options.parallel.allreduce = r->options.parallel.spill = NULL;
+    r->options.parallel.memory = 0;
     r->options.parallel.backup_workers = -1;
     r->options.parallel.servers = r->options.parallel.group_ranks = r->options.parallel.staleness = 0;
     r->options.parallel.cpus = 1, r->options.parallel.gpus = -1;

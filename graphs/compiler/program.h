@@ -169,7 +169,8 @@ struct sgrad_tensor **sgrad__homes(const struct sgrad__training *training, enum 
 /* The limit of a program's memory. */
 struct sgrad__memory_limit {
     double bytes;                       /* of buffers and workspaces; 0: no limit */
-    struct sgrad_spill *file;           /* to which buffers are moved; NULL: they are not moved */
+    bool spills;                        /* buffers are moved */
+    struct sgrad_spill *file;           /* to this file; may be NULL if the program is never allocated */
     enum sgrad__moved moved;
     struct sgrad_spill_speed speed;     /* of this folder */
     double flops, bandwidth;            /* of a worker, per second: for tasks that have not been measured */
@@ -302,8 +303,19 @@ extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgra
     sgrad__whole_on_gpus_kernel;
 /* passes/spill.c: the kernels of moves to and from a file, which are not tasks either. */
 extern const struct sgrad_kernel sgrad__store_kernel, sgrad__fetch_kernel;
+bool sgrad__is_move(const struct sgrad_bound_kernel *call);     /* true: it is one of them */
 /* passes/arena.c: does nothing, but waits for all of its operands. */
 extern const struct sgrad_kernel sgrad__claim_kernel;
+
+/* ---- dependencies.c ---- */
+
+/* The earlier instructions of the step on which an instruction depends; an instruction may be listed twice. */
+struct sgrad__dependencies {
+    int count, *on;
+};
+/* Returns an array with an element for each instruction of PROGRAM, which the caller must free with sgrad__dependencies_free. */
+struct sgrad__dependencies *sgrad__dependencies_find(const struct sgrad__program *program);
+void sgrad__dependencies_free(struct sgrad__dependencies *list, const struct sgrad__program *program);
 
 /* ---- load_balance.c: assignment of updates to ranks ---- */
 

@@ -65,6 +65,21 @@ static int count_instructions(const struct sgrad__run *run) {
     return count;
 }
 
+void sgrad__run_measure_memory(struct sgrad__run *run) {
+    run->batch.other_memory = resident() + REST + PER_INSTRUCTION * count_instructions(run) + copied_bytes(run);
+    run->batch.evaluation_memory = sgrad__evaluation_memory(run);
+}
+
+struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, enum sgrad__moved moved) {
+    struct sgrad__memory_use use = { run->batch.other_memory, run->batch.evaluation_memory };
+    int count;
+    struct sgrad_tensor **home = sgrad__homes(run->training, moved, &count);
+    for (int i = 0; i < count; i++) use.other -= (double)sgrad_view_bytes(&home[i]->view);
+    if (moved == SGRAD__MOVES_WEIGHTS) use.evaluation += sgrad__graph_memory(run->graph);
+    free(home);
+    return use;
+}
+
 /* Returns an error if the options do not fit together. */
 static int check(const struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
@@ -79,25 +94,10 @@ static int check(const struct sgrad__run *run) {
     return 0;
 }
 
-/* The use of memory, if the contents MOVED are in the file. */
-struct use {
-    double other, evaluation;   /* bytes of other parts; of an evaluation, with the weights that it reads from the file */
-};
-
-static struct use use_of(const struct sgrad__run *run, enum sgrad__moved moved) {
-    struct use use = { run->batch.other_memory, run->batch.evaluation_memory };
-    int count;
-    struct sgrad_tensor **home = sgrad__homes(run->training, moved, &count);
-    for (int i = 0; i < count; i++) use.other -= (double)sgrad_view_bytes(&home[i]->view);
-    if (moved == SGRAD__MOVES_WEIGHTS) use.evaluation += sgrad__graph_memory(run->graph);
-    free(home);
-    return use;
-}
-
 /* Sets the limit of steps, if the contents MOVED are in the file. Returns false if that is too little. */
 static bool try_moved(struct sgrad__run *run, enum sgrad__moved moved) {
     struct sgrad__memory_limit *limit = &run->batch.limit;
-    const struct use use = use_of(run, moved);
+    const struct sgrad__memory_use use = sgrad__run_memory_use(run, moved);
     limit->moved = moved;
     limit->bytes = (double)run->options.parallel.memory - use.other;
     if (limit->bytes < use.evaluation || limit->bytes < 1) return false;
@@ -119,8 +119,8 @@ static int settle(struct sgrad__run *run) {
 /* Returns an error that names the lowest possible limit. */
 static int refuse(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
-    const bool spills = run->batch.limit.file;
-    const struct use use = use_of(run, spills ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE);
+    const bool spills = run->batch.limit.spills;
+    const struct sgrad__memory_use use = sgrad__run_memory_use(run, spills ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE);
     const struct sgrad_program_options options =
         sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
     const double steps = sgrad__program_least_memory(run->graph, &options),
@@ -134,7 +134,7 @@ static int refuse(struct sgrad__run *run) {
 
 /* Moves as little as possible: only activations and gradients if this suffices, then optimizer states, then weights. */
 static int choose_moved(struct sgrad__run *run) {
-    const enum sgrad__moved most = run->batch.limit.file ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE;
+    const enum sgrad__moved most = run->batch.limit.spills ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE;
     for (enum sgrad__moved moved = SGRAD__MOVES_NONE; moved <= most; moved++)
         if (try_moved(run, moved)) return moved ? settle(run) : 0;
     return refuse(run);
@@ -151,10 +151,10 @@ int sgrad__run_limit_memory(struct sgrad__run *run) {
     *limit = (struct sgrad__memory_limit){ .flops = FLOPS, .bandwidth = BANDWIDTH };
     if (o->spill && strcmp(o->spill, "none")) {
         run->graph->copies = o->spill;
+        limit->spills = true;
         SGRAD_TRY(sgrad_spill_open(o->spill, &limit->file));
         SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
     }
-    run->batch.other_memory = resident() + REST + PER_INSTRUCTION * count_instructions(run) + copied_bytes(run);
-    run->batch.evaluation_memory = sgrad__evaluation_memory(run);
+    sgrad__run_measure_memory(run);
     return choose_moved(run);
 }

@@ -245,6 +245,38 @@ STARGRAD_SIMULATED=none refuses 1 'none: the simulated trainer cannot be read' p
 refuses 2 'plan: --simulate does not support --mesh' plan --simulate "${small[@]}" --machine "$machines/titan.json" --mesh data=2
 refuses 2 'plan: --simulate cannot be combined with --overlap none' plan --simulate "${small[@]}" --machine "$machines/titan.json" --overlap none
 
+# Memory: what fits into a limit, with a disk that is fast or slow, and the picture of a step.
+few=(--model resnet20 --data synthetic:32x32x3,10,512)
+for speed in 1e12 2e7; do
+	python3 -c '
+import json, sys
+machine = json.load(open(sys.argv[1]))
+machine["disk"] = {way: {"value": float(sys.argv[2]), "source": "test"} for way in ("write", "read")}
+json.dump(machine, open("disk-%s.json" % sys.argv[2], "w"))' "$machines/xeon-amx.json" "$speed"
+	passes plan "${few[@]}" --batch 128 --memory 170M --machine "disk-$speed.json" --json --out "disk-$speed"
+	mv out "memory-$speed"
+	! command -v gnuplot >/dev/null 2>&1 || [ -s "disk-$speed/memory.svg" ] || wrong 'plan --memory: no picture'
+done
+passes plan "${small[@]}" --batch 128 --memory 1G --machine "$machines/xeon-amx.json" --nodes 2
+says '^disk: none; .*'
+says ' yes .*fastest'
+python3 - <<'END' || wrong 'plan --memory: its figures do not add up'
+import json
+fast, slow = (json.load(open(f"memory-{speed}")) for speed in ("1e12", "2e7"))
+for plan in (fast, slow):
+    for c in plan["choices"]:
+        assert c["fits"] or c["memory_bytes"] > plan["limit_bytes"], c
+        assert not c["fits"] or c["spills"] == (c["written_bytes"] > 0) and 0 <= c["waiting_seconds"] < c["step_seconds"], c
+one, other = (plan["choices"][0] for plan in (fast, slow))
+assert one["spills"] and one["written_bytes"] > 5e7 and one["waiting_seconds"] < 0.01 * one["step_seconds"], one
+moved = (other["written_bytes"] + other["read_bytes"]) / 2e7
+assert 0.9 * moved < other["step_seconds"] < moved + 2 * one["step_seconds"] and other["waiting_seconds"] > 0.9 * (moved - one["step_seconds"]), other
+END
+refuses 2 'plan: --memory limits ranks without GPUs' plan "${small[@]}" --batch 128 --memory 1G --machine titan
+refuses 2 'plan: --memory cannot be combined with --mesh' plan "${small[@]}" --memory 1G --machine xeon-amx --mesh auto
+refuses 2 'plan: --spill /tmp requires --memory SIZE' plan "${small[@]}" --spill /tmp --machine xeon-amx
+refuses 1 '--spill /nowhere: cannot be opened' plan "${small[@]}" --memory 100M --spill /nowhere --machine xeon-amx
+
 refuses 2 'plan: --machine NAME|FILE is missing' plan "${small[@]}"
 refuses 1 'weak/pictures: cannot be created: Not a directory' plan "${small[@]}" --machine "$machines/titan.json" --out weak/pictures
 refuses 2 "plan: --nodes 4-2 must be N or A-B" plan "${small[@]}" --machine "$machines/titan.json" --nodes 4-2

@@ -331,7 +331,7 @@ bool sgrad__spill(struct sgrad_builder *builder, int running, double bytes) {
     struct sequence *sequence = open_sequence(builder, running);
     sequence->is.limit = bytes;
     const bool fits = sgrad__residence_plan(&sequence->is, &sequence->plan) == 0 &&
-                      (builder->o->limit.file || !sequence->plan.count);
+                      (builder->o->limit.spills || !sequence->plan.count);
     if (fits) {
         builder->p->spilling = (struct sgrad__spilling){ .file = builder->o->limit.file,
                                                          .written = sequence->plan.written,
