@@ -1,7 +1,7 @@
 """The time from the loss of a rank to the next finished step, and the cost of snapshots in a run without failures.
 
     python3 bench/recovery.py kills PROGRAM [KILLS]      kills a random rank of four, KILLS times
-    python3 bench/recovery.py cost PROGRAM [ROUNDS]      trains with and without snapshots, in turns
+    python3 bench/recovery.py cost PROGRAM [ROUNDS]      trains with and without snapshots on one rank, side by side
 
 PROGRAM is build/stargrad, also of an older version: it is started by launch --retries, and restarts from what it has."""
 import json
@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from run import RANKS, ranks_of  # noqa: E402
 
 COUNT = 4
+STEPS = 100      # of a run of cost
 WORK = tempfile.mkdtemp(prefix="stargrad-recovery-")
 NETWORKS = {
     "resnet20": ("--model", "resnet20", "--data", "synthetic:32x32x3,10,3200", "--batch", "64", "--lr", "0.05", "--bn-group", "global"),
@@ -86,25 +87,44 @@ def start_up(program, name):
     print(f"{name}: start-up and end of {COUNT} processes without a step: {median(times)}", flush=True)
 
 
+def begin(program, name, every, core):
+    """Starts a run of one rank on a core. Returns its folder and its process."""
+    out = tempfile.mkdtemp(dir=WORK)
+    words = ["taskset", "-c", str(core), program, "train", *NETWORKS[name], *COMMON, "--steps", str(STEPS), "--checkpoint-every", "0",
+             "--evaluate-last", "--snapshot-every", every, "--out", out]
+    return out, subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "STARGRAD_PICTURES": "no"}).pid
+
+
+def end(name, out, process):
+    """Waits for the run. Returns the mean seconds of the steps after the first tenth, and the processor seconds of the run."""
+    _, status, usage = os.wait4(process, 0)
+    if status:
+        sys.exit(f"{name}: the run ended with exit status {os.waitstatus_to_exitcode(status)}")
+    with open(f"{out}/metrics.jsonl", encoding="utf-8") as file:
+        lines = [e for e in map(json.loads, file) if e["event"] == "step"][STEPS // 10:]
+    batch = int(NETWORKS[name][NETWORKS[name].index("--batch") + 1])
+    return statistics.mean(batch / e["samples_per_second"] for e in lines), usage.ru_utime + usage.ru_stime
+
+
 def cost(program, name, rounds):
-    """Samples per second of the steps after the first tenth."""
-    speed = {"0": [], "auto": []}
-    for i in range(2 * rounds):
-        every = ("0", "auto", "auto", "0")[i % 4]
-        out = f"{WORK}/{name}-{i}"
-        subprocess.run(["mpirun", "-n", str(COUNT), program, "train", *NETWORKS[name], *COMMON, "--steps", "160", "--checkpoint-every", "0",
-                        "--evaluate-last", "--snapshot-every", every, "--out", out],
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env={**os.environ, **RANKS})
-        with open(f"{out}/metrics.jsonl", encoding="utf-8") as file:
-            lines = [e for e in map(json.loads, file) if e["event"] == "step"][16:]
-        speed[every].append(len(lines) / sum(1 / e["samples_per_second"] for e in lines))
-    off, on = (statistics.median(speed[every]) for every in ("0", "auto"))
-    print(f"{name}: {rounds} rounds: {off:.1f} samples/s without, {on:.1f} with snapshots: {100 * (off / on - 1):+.2f} %", flush=True)
+    """Runs with and without snapshots, at the same time on two cores, which they exchange in each round: other work on the machine then disturbs
+    both alike."""
+    ratios = {"time of a step": [], "processor time": []}
+    for i in range(rounds):
+        runs = {every: begin(program, name, every, (i + place) % 2) for place, every in enumerate(("0", "auto"))}
+        (step, processor), (step_with, processor_with) = (end(name, *runs[every]) for every in ("0", "auto"))
+        ratios["time of a step"].append(100 * (step_with / step - 1))
+        ratios["processor time"].append(100 * (processor_with / processor - 1))
+        print(f"{name}: {1e3 * step:.1f} ms per step without snapshots, {1e3 * step_with:.1f} ms with; "
+              f"{processor:.2f} s and {processor_with:.2f} s of a processor", flush=True)
+    for what, percent in ratios.items():
+        low, middle, high = statistics.quantiles(percent)
+        print(f"{name}: {what} with snapshots: median {middle:+.2f} %, quartiles {low:+.2f} and {high:+.2f} %, of {rounds} rounds", flush=True)
 
 
 if __name__ == "__main__":
     what, program = sys.argv[1], os.path.abspath(sys.argv[2])
-    number = int(sys.argv[3]) if len(sys.argv) > 3 else 9
+    number = int(sys.argv[3]) if len(sys.argv) > 3 else 9 if what == "kills" else 8
     with open(f"{WORK}/text", "w", encoding="utf-8") as file:
         file.write("".join(chr(97 + (i * i // 7 + i // 3) % 26) for i in range(60000)))
     try:

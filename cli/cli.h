@@ -51,6 +51,7 @@ struct sgrad__request {
     struct {
         int ranks, retries;
         const char *host, *hostfile;
+        bool resize;                        /* the ranks follow changes of hostfile */
     } launch;
     struct {
         const char *hash, *threshold, *sweep;

@@ -2,7 +2,8 @@
  *
  *     mpirun -n N stargrad train …  ──>  end: success, a wrong command line, a loss that is not finite, a signal to launch
  *                ^               └──>  any other failure
- *                └── --resume, if a run exists, at most R times, without the hosts that cannot be reached
+ *                ├── --resume, if a run exists, at most R times, without the hosts that cannot be reached
+ *                └── --resume, after the file of hosts has changed and the run has ended with a checkpoint (--resize)
  *
  * With --retries, the ranks write snapshots (graphs/train/snapshots.c), and a start that has completed a step is followed by the
  * next one at once. The failure is described in STARGRAD_FAILURE, which the next start writes to metrics.jsonl. */
@@ -27,75 +28,12 @@ static const struct sgrad__option options[] = {
       SGRAD__PLACE(launch.retries), 0, 1000000 },
     { "host", "LIST", "hosts in the format of mpirun: A,B:2", &sgrad__text, SGRAD__PLACE(launch.host) },
     { "hostfile", "FILE", "file of hosts in the format of mpirun", &sgrad__text, SGRAD__PLACE(launch.hostfile) },
+    { "resize", NULL, "when --hostfile changes, continue on its hosts, with N ranks for as many slots as at the start",
+      &sgrad__flag, SGRAD__PLACE(launch.resize) },
     { 0 },
 };
 
-/* ---- hosts ------------------------------------------------------------------------------------------------------ */
-
-struct host {
-    char *name, *entry;     /* "A"; "A:2", or a line of the file */
-    pid_t probe;
-    bool gone;
-};
-struct hosts {
-    bool file;
-    int count, gone;
-    struct host *host;
-};
-
-static void add_host(struct hosts *hosts, const char *entry, size_t length, const char *end_of_name) {
-    size_t name = strcspn(entry, end_of_name);
-    if (!length || *entry == '#') return;
-    hosts->host = sgrad_array_grow(hosts->host, hosts->count, sizeof *hosts->host);
-    hosts->host[hosts->count++] = (struct host){ .name = sgrad_format("%.*s", (int)(name < length ? name : length), entry),
-                                                 .entry = sgrad_format("%.*s", (int)length, entry) };
-}
-
-static int read_hosts(const struct sgrad__request *request, struct hosts *hosts) {
-    const char *path = request->launch.hostfile;
-    for (const char *at = request->launch.host; at; at = *at ? at + 1 : NULL) {
-        size_t length = strcspn(at, ",");
-        add_host(hosts, at, length, ":,");
-        at += length;
-    }
-    if (!path) return 0;
-    FILE *file = fopen(path, "re");
-    if (!file) return sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
-    hosts->file = true;
-    char *line = NULL;
-    for (size_t room = 0; getline(&line, &room, file) > 0;) {
-        const char *at = line + strspn(line, " \t");
-        add_host(hosts, at, strcspn(at, "\n"), " \t\n");
-    }
-    free(line);
-    fclose(file);
-    return 0;
-}
-
-static void free_hosts(struct hosts *hosts) {
-    for (int i = 0; i < hosts->count; i++) {
-        free(hosts->host[i].name);
-        free(hosts->host[i].entry);
-    }
-    free(hosts->host);
-}
-
-/* Returns the entries, or the names, of the hosts that are unreachable (GONE) or reachable; the caller must free the text. */
-static char *list_hosts(const struct hosts *hosts, bool gone, bool entries, const char *between) {
-    char *text = NULL;
-    size_t size;
-    int count = 0;
-    FILE *to = open_memstream(&text, &size);
-    for (int i = 0; i < hosts->count; i++)
-        if (hosts->host[i].gone == gone)
-            fprintf(to, "%s%s", count++ ? between : "", entries ? hosts->host[i].entry : hosts->host[i].name);
-    fclose(to);
-    return text;
-}
-
 /* ---- mpirun ----------------------------------------------------------------------------------------------------- */
-
-static const char *mpirun(void) { return access(SGRAD_MPIRUN, X_OK) ? "mpirun" : SGRAD_MPIRUN; }
 
 struct words {
     int count;
@@ -112,38 +50,16 @@ static void free_words(struct words *words) {
     free(words->word);
 }
 
-/* Starts a program on each host with mpirun, so that the hosts are reached in the same manner as for a run. */
-static void probe(struct hosts *hosts) {
-    hosts->gone = 0;
-    for (int i = 0; i < hosts->count; i++)
-        hosts->host[i].probe = sgrad__children_start_silent(
-            (const char *[]){ "timeout", "-k", "5", "30", mpirun(), "--host", hosts->host[i].name, "-n", "1", "true", NULL });
-    for (int i = 0; i < hosts->count; i++) {
-        int status = 1;
-        waitpid(hosts->host[i].probe, &status, 0);
-        hosts->host[i].gone = status != 0;
-        hosts->gone += hosts->host[i].gone;
-    }
-}
-
-/* Writes the reachable hosts to a new temporary file, which the caller must remove. */
-static int write_hosts(const struct hosts *hosts, char *path) {
-    char *text = list_hosts(hosts, false, true, "\n");
-    int fd = mkstemp(path), error = 0;
-    if (fd < 0 || dprintf(fd, "%s\n", text) < 0) error = sgrad_log_error(SGRAD_EIO, "launch: %s: %s", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    free(text);
-    return error;
-}
-
-static void add_hosts(struct words *words, const struct sgrad__request *request, const struct hosts *hosts, const char *path) {
+/* PATH: of a copy of the file of hosts; NULL: none. */
+static void add_hosts(struct words *words, const struct sgrad__request *request, const struct sgrad__hosts *hosts,
+                      const char *path) {
     if (!hosts->count) return;
     if (hosts->file) {
         add(words, "--hostfile");
-        add(words, hosts->gone ? path : request->launch.hostfile);
+        add(words, path ? path : request->launch.hostfile);
         return;
     }
-    char *list = list_hosts(hosts, false, true, ",");
+    char *list = sgrad__hosts_text(hosts, false, true, ",");
     add(words, "--host");
     add(words, list);
     free(list);
@@ -151,9 +67,9 @@ static void add_hosts(struct words *words, const struct sgrad__request *request,
 
 /* The launchers of MPICH and Intel MPI wait for an unreachable host without end; that of Open MPI ends. Returns true if the
  * launcher would wait. */
-static bool would_wait(struct hosts *hosts) {
+static bool would_wait(struct sgrad__hosts *hosts) {
 #ifndef SGRAD_OPEN_MPI
-    probe(hosts);
+    sgrad__hosts_probe(hosts);
 #endif
     return hosts->gone;
 }
@@ -180,7 +96,7 @@ static const char *own_path(void) {
 }
 
 /* Returns the end of a start without mpirun. */
-static struct sgrad__end failed_start(int status) { return (struct sgrad__end){ status, -1, sgrad__children_clock() }; }
+static struct sgrad__end failed_start(int status) { return (struct sgrad__end){ status, -1, sgrad__children_clock(), false }; }
 
 /* How a training is started. */
 struct start {
@@ -188,25 +104,31 @@ struct start {
     bool resume, snapshots;     /* options --resume and --snapshot-every auto are added */
 };
 
-/* Runs a training. */
-static struct sgrad__end run_once(const struct sgrad__request *request, const struct hosts *hosts, struct start start,
+static bool hosts_have_changed(const struct sgrad__watch *watch) {
+    return sgrad__hosts_changed(watch->request, watch->hosts);
+}
+
+/* Runs a training. The file of hosts is copied without unreachable hosts, and if it may change (--resize). */
+static struct sgrad__end run_once(const struct sgrad__request *request, struct sgrad__hosts *hosts, struct start start,
                                   int *forwarded) {
     struct words w = { 0 };
     char number[16], path[] = "/tmp/stargrad-hosts-XXXXXX";
-    if (hosts->file && hosts->gone && write_hosts(hosts, path)) return failed_start(SGRAD__FAILED);
+    const bool copies = hosts->file && (hosts->gone || request->launch.resize);
+    const struct sgrad__watch watch = { request->launch.resize ? hosts_have_changed : NULL, request, hosts };
+    if (copies && sgrad__hosts_write(hosts, path)) return failed_start(SGRAD__FAILED);
     snprintf(number, sizeof number, "%d", start.ranks);
-    add(&w, mpirun());
+    add(&w, sgrad__mpirun());
     add(&w, "-n");
     add(&w, number);
-    add_hosts(&w, request, hosts, path);
+    add_hosts(&w, request, hosts, copies ? path : NULL);
     add_variables(&w);
     add(&w, own_path());
     for (char **word = request->words; *word; word++) add(&w, *word);
     if (start.snapshots) add(&w, "--snapshot-every=auto");
     if (start.resume) add(&w, "--resume");
     add(&w, NULL);
-    const struct sgrad__end end = sgrad__children_run((const char *const *)w.word, forwarded);
-    if (hosts->file && hosts->gone) unlink(path);
+    const struct sgrad__end end = sgrad__children_run((const char *const *)w.word, &watch, forwarded);
+    if (copies) unlink(path);
     free_words(&w);
     return end;
 }
@@ -282,33 +204,155 @@ static const char *ending(int status, char text[64]) {
     return text;
 }
 
-/* Returns the number of ranks: the same number for each host as before, and a divisor of the batch. */
-static int ranks_left(int ranks, const struct hosts *hosts, long batch) {
-    if (hosts->gone) ranks = (int)((long)ranks * (hosts->count - hosts->gone) / hosts->count);
+/* ---- the loop ----------------------------------------------------------------------------------------------------- */
+
+/* A launch in progress. */
+struct launch {
+    const struct sgrad__request *request, *job;
+    struct sgrad__hosts hosts, former;  /* former: those before the last change; none after a step on the present ones */
+    long slots;                         /* of the hosts at the start, for request->launch.ranks ranks */
+    struct start start;
+    struct sgrad__end end;              /* of the last start */
+    int retry, idle;                    /* restarts after failures; starts without a step in succession */
+    int forwarded;                      /* signals */
+    bool resized;                       /* the last start followed a change of the hosts, and no failure */
+};
+
+/* Returns the number of ranks: N for as many slots as at the start, and a divisor of the batch. */
+static int fitting_ranks(const struct launch *l) {
+    const long batch = l->job->train.training.batch;
+    long ranks = l->request->launch.ranks;
+    if (l->hosts.count) ranks = ranks * sgrad__hosts_slots(&l->hosts) / l->slots;
     while (ranks > 1 && batch % ranks) ranks--;
-    return ranks > 1 ? ranks : 1;
+    return ranks > 1 ? (int)ranks : 1;
 }
 
-/* Waits after a start without a step, longer after each, so that transient failures can end; then probes the hosts. IDLE: such
- * starts in succession. False: launch must end. */
-static bool prepare(struct hosts *hosts, int idle) {
+/* Sets how the next start continues the run. */
+static void continue_run(struct launch *l) {
+    l->start.ranks = fitting_ranks(l);
+    l->start.resume = sgrad_run_exists(l->job->train.output.folder);
+}
+
+/* Waits after a start without a step, longer after each, so that transient failures can end; then probes the hosts. False: launch
+ * must end. */
+static bool prepare(struct launch *l) {
+    const int idle = l->idle;
+    struct sgrad__hosts *hosts = &l->hosts;
     if (!sgrad__children_pause(idle ? 1 << (idle < 7 ? idle - 1 : 6) : 0)) return false;
-    probe(hosts);
+    if (l->request->launch.resize) sgrad__hosts_follow(l->request, hosts, &l->former);
+    sgrad__hosts_probe(hosts);
     if (!sgrad__children_pause(0)) return false;
     if (!hosts->count || hosts->gone < hosts->count) return true;
     sgrad_log_error(SGRAD_EIO, "launch: no host can be reached; check --host or --hostfile, and the network");
     return false;
 }
 
-static void tell_retry(const struct sgrad__request *request, const char *out, const struct hosts *hosts, struct start start,
-                       int retry, const struct sgrad__end *end) {
-    char text[64], rank[32] = "", *gone = list_hosts(hosts, true, false, ", ");
-    if (end->rank >= 0) snprintf(rank, sizeof rank, "rank %d: ", end->rank);
-    sgrad_log_warning("launch: %s%s; retry %d of %d, on %d %s, from the %s %s%s%s%s", rank, ending(end->status, text), retry,
-                      request->launch.retries, start.ranks, sgrad_plural(start.ranks, "rank", "ranks"),
-                      start.resume ? "newest checkpoint in" : "beginning, in", out,
-                      start.resume ? " or snapshot in memory" : "", *gone ? "; unreachable: " : "", gone);
+static void tell_retry(const struct launch *l) {
+    const char *out = l->job->train.output.folder;
+    char text[64], rank[32] = "", *gone = sgrad__hosts_text(&l->hosts, true, false, ", ");
+    if (l->end.rank >= 0) snprintf(rank, sizeof rank, "rank %d: ", l->end.rank);
+    sgrad_log_warning("launch: %s%s; retry %d of %d, on %d %s, from the %s %s%s%s%s", rank, ending(l->end.status, text), l->retry,
+                      l->request->launch.retries, l->start.ranks, sgrad_plural(l->start.ranks, "rank", "ranks"),
+                      l->start.resume ? "newest checkpoint in" : "beginning, in", out,
+                      l->start.resume ? " or snapshot in memory" : "", *gone ? "; unreachable: " : "", gone);
     free(gone);
+}
+
+/* Prepares the next start after a failure. False: launch must end. */
+static bool retry(struct launch *l) {
+    l->retry++;
+    l->resized = false;
+    if (!prepare(l)) return false;
+    continue_run(l);
+    tell_retry(l);
+    hand_on(&l->end);
+    return true;
+}
+
+/* Returns a remark on results, for a number of ranks whose sums have another order (sgrad__program.lanes). */
+static const char *difference(const struct launch *l) {
+    const int ranks = l->start.ranks;
+    const bool same = ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8;
+    if (same || !l->job->train.training.deterministic) return "";
+    return "; results agree to rounding: only 1, 2, 4 and 8 ranks give the same bits";
+}
+
+/* Prepares the next start on the hosts to which the file has changed. RECORDED: the next start must not record a failure. */
+static void resize(struct launch *l, bool recorded) {
+    const int before = l->start.ranks;
+    if (recorded) unsetenv(FAILURE);
+    sgrad__hosts_follow(l->request, &l->hosts, &l->former);
+    sgrad__hosts_probe(&l->hosts);
+    continue_run(l);
+    l->resized = true;
+    sgrad_log_warning("launch: the run continues on %d %s, with %d before%s", l->start.ranks,
+                      sgrad_plural(l->start.ranks, "rank", "ranks"), before, difference(l));
+}
+
+/* Returns to the hosts before the last change, if the run has failed on the new ones before it completed a step, other than by a
+ * signal: for example, their number of ranks may not suit --mesh. False: there are none. */
+static bool restore(struct launch *l) {
+    char text[64];
+    if (!l->former.count || l->end.status >= SGRAD__KILLED) return false;
+    sgrad__hosts_restore(&l->hosts, &l->former);
+    continue_run(l);
+    l->resized = true;
+    sgrad_log_warning("launch: %s; the run cannot continue on the hosts of %s, so it continues on those before, on %d %s",
+                      ending(l->end.status, text), l->request->launch.hostfile, l->start.ranks,
+                      sgrad_plural(l->start.ranks, "rank", "ranks"));
+    return true;
+}
+
+/* Starts the run, and waits for its end. Returns true if it has completed a step. */
+static bool start_run(struct launch *l) {
+    const char *out = l->job->train.output.folder;
+    const struct sgrad__end before = l->end;
+    const bool after_failure = l->retry && !l->resized;
+    const long step = out ? last_step(out) : 0;
+    struct start start = l->start;
+    start.resume &= l->job->resume == SGRAD_BEGIN;      /* otherwise, the command line has this option */
+    if (!l->retry && !l->resized && would_wait(&l->hosts)) l->end = failed_start(SGRAD__UNREACHABLE);
+    else l->end = run_once(l->request, &l->hosts, start, &l->forwarded);
+    return out && (after_failure ? has_recorded(out, &before) : last_step(out) > step);
+}
+
+/* *OWNS becomes true if a start has completed a step or ended well: then no other launch trains in this run directory. */
+static int launch(struct launch *l, bool *owns) {
+    const char *out = l->job->train.output.folder;
+    char text[64];
+    sgrad__children_open();
+    while (true) {
+        const bool stepped = start_run(l);
+        const int status = l->end.status;
+#ifndef SGRAD_OPEN_MPI      /* after a forwarded signal, MPICH's launcher may exit with 0, whatever the ranks' status */
+        if (l->forwarded && status == SGRAD__DONE) return SGRAD__FAILED;
+#endif
+        *owns |= stepped || status == SGRAD__DONE;
+        if (stepped) sgrad__hosts_free(&l->former);
+        if (status == SGRAD__DONE) return status;
+        if (l->forwarded || status == SGRAD__NOT_FOUND || (out && diverged(&l->job->train))) return SGRAD__FAILED;
+        l->idle = stepped ? 0 : l->idle + 1;
+        if (l->end.changed) resize(l, stepped);
+        else if (!stepped && restore(l)) continue;
+        else if (status == SGRAD__USAGE) return status;
+        else if (l->retry == l->request->launch.retries) break;
+        else if (!retry(l)) return SGRAD__FAILED;
+    }
+    sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(l->end.status, text),
+                    l->request->launch.retries ? "; no retries are left" : "");
+    return SGRAD__FAILED;
+}
+
+/* Open MPI waits for seconds between the signals that end ranks after a failure; they need no time. Removes the snapshots at the
+ * end, but not those of another launch or of an earlier run. */
+static int launch_and_clean(struct launch *l) {
+    bool owns = false;
+    if (!l->request->launch.retries) return launch(l, &owns);
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
+    setenv("PRTE_MCA_odls_base_sigkill_timeout", "0", 0);
+    const int status = launch(l, &owns);
+    if (owns) sgrad_snapshots_remove(l->job->train.output.folder);
+    return status;
 }
 
 /* Returns how the first start differs from the command line of the user. */
@@ -317,67 +361,32 @@ static struct start first_start(const struct sgrad__request *request, const stru
     return (struct start){ .ranks = request->launch.ranks, .snapshots = request->launch.retries && !chosen };
 }
 
-/* *OWNS becomes true if a start has completed a step or ended well: then no other launch trains in this run directory. */
-static int launch(const struct sgrad__request *request, const struct sgrad__request *job, struct hosts *hosts, bool *owns) {
-    const char *out = job->train.output.folder;
-    const bool resumes = job->resume != SGRAD_BEGIN;
-    const int retries = request->launch.retries;
-    struct start start = first_start(request, job);
-    struct sgrad__end end = { SGRAD__FAILED, -1, 0 }, before;
-    char text[64];
-    int forwarded = 0, idle = 0;
-    const long step = out ? last_step(out) : 0;
-    sgrad__children_open();
-    for (int retry = 0; retry <= retries; retry++) {
-        if (retry) {
-            if (!prepare(hosts, idle)) return SGRAD__FAILED;
-            start.ranks = ranks_left(request->launch.ranks, hosts, job->train.training.batch);
-            start.resume = sgrad_run_exists(out);
-            tell_retry(request, out, hosts, start, retry, &end);
-            start.resume &= !resumes;
-            hand_on(&end);
-        }
-        before = end;
-        if (!retry && would_wait(hosts)) end = failed_start(SGRAD__UNREACHABLE);
-        else end = run_once(request, hosts, start, &forwarded);
-#ifndef SGRAD_OPEN_MPI      /* after a forwarded signal, MPICH's launcher may exit with 0, whatever the ranks' status */
-        if (forwarded && end.status == SGRAD__DONE) return SGRAD__FAILED;
-#endif
-        const bool stepped = out && (retry ? has_recorded(out, &before) : last_step(out) > step);
-        *owns |= stepped || end.status == SGRAD__DONE;
-        if (end.status == SGRAD__DONE || end.status == SGRAD__USAGE) return end.status;
-        if (forwarded || end.status == SGRAD__NOT_FOUND || (out && diverged(&job->train))) return SGRAD__FAILED;
-        idle = stepped ? 0 : idle + 1;
-    }
-    sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(end.status, text), retries ? "; no retries are left" : "");
-    return SGRAD__FAILED;
-}
-
-/* Open MPI waits for seconds between the signals that end ranks after a failure; they need no time. Removes the snapshots at the
- * end, but not those of another launch or of an earlier run. */
-static int launch_and_clean(const struct sgrad__request *request, const struct sgrad__request *job, struct hosts *hosts) {
-    bool owns = false;
-    if (!request->launch.retries) return launch(request, job, hosts, &owns);
-    setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
-    setenv("PRTE_MCA_odls_base_sigkill_timeout", "0", 0);
-    const int status = launch(request, job, hosts, &owns);
-    if (owns) sgrad_snapshots_remove(job->train.output.folder);
-    return status;
+/* Checks the options of launch against each other. Returns a status; SGRAD__DONE: they are valid. */
+static int check_options(const struct sgrad__request *request, const struct sgrad__request *job) {
+    if (request->launch.host && request->launch.hostfile)
+        return sgrad__wrong("launch: --host cannot be combined with --hostfile");
+    if (request->launch.resize && !request->launch.hostfile)
+        return sgrad__wrong("launch: --resize requires --hostfile FILE: the run follows the changes of this file");
+    if (!job->train.output.folder && (request->launch.retries || request->launch.resize))
+        return sgrad__wrong("launch: --%s requires --out DIR after train: the run continues from the checkpoints there",
+                            request->launch.retries ? "retries" : "resize");
+    return SGRAD__DONE;
 }
 
 static int run(const struct sgrad__request *request) {
     struct sgrad__request job = { .command = &sgrad__train_command, .train = sgrad_train_defaults() };
-    struct hosts hosts = { 0 };
     int count = 0, status;
     while (request->words[count]) count++;
     if (strcmp(request->words[0], "train")) return sgrad__wrong("launch: the command must be train, not '%s'", request->words[0]);
-    if (request->launch.host && request->launch.hostfile)
-        return sgrad__wrong("launch: --host cannot be combined with --hostfile");
     if (!sgrad__options_parse(job.command, count, request->words, &job, &status)) return status;
-    if (request->launch.retries && !job.train.output.folder)
-        return sgrad__wrong("launch: --retries requires --out DIR after train: the run continues from the checkpoints there");
-    status = read_hosts(request, &hosts) ? SGRAD__FAILED : launch_and_clean(request, &job, &hosts);
-    free_hosts(&hosts);
+    if ((status = check_options(request, &job)) != SGRAD__DONE) return status;
+    struct launch l = { .request = request, .job = &job, .start = first_start(request, &job),
+                        .end = failed_start(SGRAD__FAILED) };
+    status = sgrad__hosts_read(request, &l.hosts) ? SGRAD__FAILED : SGRAD__DONE;
+    l.slots = sgrad__hosts_slots(&l.hosts);
+    if (status == SGRAD__DONE) status = launch_and_clean(&l);
+    sgrad__hosts_free(&l.hosts);
+    sgrad__hosts_free(&l.former);
     return status;
 }
 

@@ -34,6 +34,8 @@
 
 enum { TIME_TO_END = 15, TIME_TO_DIE = 60 };    /* seconds; a killed process that waits for a disk takes long to end */
 
+const char *sgrad__mpirun(void) { return access(SGRAD_MPIRUN, X_OK) ? "mpirun" : SGRAD_MPIRUN; }
+
 static sigset_t watched;
 static int signals;     /* file descriptor */
 
@@ -187,10 +189,11 @@ static void end_orphans(void) {
     free(path);
 }
 
-/* Waits for the end of mpirun. Returns its status, as waitpid does; -1: it hung and was killed. */
-static int await(pid_t child, struct ear *ear, int *forwarded) {
+/* Waits for the end of mpirun. Returns its status, as waitpid does; -1: it hung and was killed. *CHANGED: the answer of WATCH,
+ * after which the ranks have been asked to end. */
+static int await(pid_t child, struct ear *ear, const struct sgrad__watch *watch, int *forwarded, bool *changed) {
     int status;
-    double end = 0, forwarded_at = 0;
+    double end = 0, forwarded_at = 0, watched_at = sgrad_time_monotonic();
     bool hangs = false;
     while (waitpid(child, &status, WNOHANG) == 0) {
         poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear->from, POLLIN, 0 } }, 2, 1000);
@@ -199,6 +202,11 @@ static int await(pid_t child, struct ear *ear, int *forwarded) {
             kill(child, (*forwarded)++ ? SIGINT : SIGUSR1);
             forwarded_at = sgrad_time_monotonic();
         }
+        if (watch->changed && !*changed && sgrad_time_monotonic() >= watched_at + 1) {
+            watched_at = sgrad_time_monotonic();
+            *changed = watch->changed(watch);
+            if (*changed) kill(child, SIGUSR1);
+        }
         if (ear->stalled > 0 && !end) end = sgrad_time_monotonic() + TIME_TO_END;
         hangs = end && sgrad_time_monotonic() >= end;
         if (hangs) kill(-child, SIGKILL);
@@ -206,17 +214,18 @@ static int await(pid_t child, struct ear *ear, int *forwarded) {
     return hangs ? -1 : status;
 }
 
-struct sgrad__end sgrad__children_run(const char *const *word, int *forwarded) {
+struct sgrad__end sgrad__children_run(const char *const *word, const struct sgrad__watch *watch, int *forwarded) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) {
         sgrad_log_error(SGRAD_EIO, "launch: a pipe cannot be created: %s", strerror(errno));
-        return (struct sgrad__end){ SGRAD__FAILED, -1, sgrad__children_clock() };
+        return (struct sgrad__end){ SGRAD__FAILED, -1, sgrad__children_clock(), false };
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     pid_t child = start(word, STDOUT_FILENO, ends[1]);
     close(ends[1]);
     struct ear ear = { .from = ends[0], .rank = -1 };
-    const int status = await(child, &ear, forwarded);
+    bool changed = false;
+    const int status = await(child, &ear, watch, forwarded, &changed);
     const double time = sgrad__children_clock();
     end_orphans();
     if (ear.from >= 0) pass_on(&ear);
@@ -224,5 +233,5 @@ struct sgrad__end sgrad__children_run(const char *const *word, int *forwarded) {
     return (struct sgrad__end){ status < 0            ? SGRAD__STALLED
                                 : WIFSIGNALED(status) ? SGRAD__KILLED + WTERMSIG(status)
                                                       : WEXITSTATUS(status),
-                                ear.rank, ear.stalled > 0 ? ear.stalled : time };
+                                ear.rank, ear.stalled > 0 ? ear.stalled : time, changed };
 }

@@ -364,8 +364,9 @@ static json_t *changed_options(const char *where, const json_t *before, json_t *
     return changed;
 }
 
-/* Returns "with lr 0.001 (was 0.1), epochs 4.0 (was 2.0)". The caller must free it. */
-static char *change_text(const json_t *before, json_t *changed) {
+/* Returns "with lr 0.001 (was 0.1), epochs 4.0 (was 2.0), on 4 ranks (was 2)". RANKS and NOW: the numbers of ranks before and
+ * after; 0: unknown. The caller must free it. */
+static char *change_text(const json_t *before, json_t *changed, long long ranks, long long now) {
     char *text = NULL;
     size_t size;
     FILE *to = open_memstream(&text, &size);
@@ -379,6 +380,7 @@ static char *change_text(const json_t *before, json_t *changed) {
         free(is);
     }
     if (!count) fputs("with the same options", to);
+    if (ranks && now && ranks != now) fprintf(to, ", on %lld %s (was %lld)", now, sgrad_plural(now, "rank", "ranks"), ranks);
     fclose(to);
     return text;
 }
@@ -405,14 +407,17 @@ static json_t *begun_text(const json_t *options) {
 static json_t *walk_options(json_t *config, bool tell) {
     json_t *options = json_deep_copy(json_object_get(config, "options")), *entry;
     bool whole = json_is_object(options);
+    long long ranks = json_integer_value(json_object_get(config, "ranks"));
     size_t i;
     if (tell) json_object_set_new(config, "begun", begun_text(options));
     json_array_foreach(json_object_get(config, "continued"), i, entry) {
         json_t *changed = json_object_get(entry, "options");
-        char *changes = tell ? change_text(options, changed) : NULL;
+        const long long now = json_integer_value(json_object_get(entry, "ranks"));
+        char *changes = tell ? change_text(options, changed, ranks, now) : NULL;
         if (tell) json_object_set_new(entry, "changes", json_string(changes));
         whole &= json_is_object(changed);
         json_object_update(options, changed);
+        if (now) ranks = now;
         free(changes);
     }
     if (whole) return options;

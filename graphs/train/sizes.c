@@ -77,21 +77,24 @@ static bool asks_for_group(const struct sgrad__run *run) {
 }
 
 /* Preserves the group size of a resumed run, which may have another number of ranks now: a group of one local batch retains
- * the size that it had at the start. */
+ * the size that it had at the start. If --bn-group is set explicitly, the size changes with the ranks, with a warning. */
 static int keep_group(struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     const bool ranks = o->training.bn_group == SGRAD_GROUP_GPU || o->training.bn_group == SGRAD_GROUP_RANK;
-    const bool may =
-        ranks && o->checkpoint.resume && o->output.folder && !asks_for_group(run) && !run->parallel.strategy->asynchronous;
+    const bool may = ranks && o->checkpoint.resume && o->output.folder && !run->parallel.strategy->asynchronous;
+    const long long share = o->training.batch / run->parallel.local_batches;
     int64_t samples = 0;
     bool known = false;
     if (!may || !sgrad__has_groups(run->graph)) return 0;
     long group = SGRAD_GROUP_RANK;
     const int error = run->context->rank ? 0 : sgrad__config_group(o->output.folder, &group, &samples, &known);
     SGRAD_TRY(sgrad__run_agree(run, error));
-    if (group != SGRAD_GROUP_RANK || samples == o->training.batch / run->parallel.local_batches ||
-        (samples && o->training.batch % samples))
+    if (group != SGRAD_GROUP_RANK || samples == share || (samples && o->training.batch % samples)) samples = 0;
+    if (samples && asks_for_group(run)) {       /* only on rank 0, which has read the number */
+        sgrad_log_warning("batch norm has groups of %lld samples from here on, instead of %lld, because the number of ranks has "
+                          "changed; leave out --bn-group to retain their size", share, (long long)samples);
         samples = 0;
+    }
     sgrad_ranks_broadcast(&samples, sizeof samples, 0);
     run->batch.resumed_group = samples;
     return 0;

@@ -36,6 +36,8 @@ refuses 2 "launch: the command must be train, not 'eval'" launch -n 2 -- eval
 train=(train --model convnet --data digits)
 refuses 2 'launch: --retries requires --out' launch -n 2 --retries 1 -- "${train[@]}"
 refuses 2 'launch: --host cannot be combined with --hostfile' launch -n 2 --host a --hostfile b -- "${train[@]}"
+refuses 2 'launch: --resize requires --hostfile FILE' launch -n 2 --resize --host a -- "${train[@]}" --out x
+refuses 2 'launch: --resize requires --out' launch -n 2 --resize --hostfile b -- "${train[@]}"
 refuses 2 "train: unknown option '--bacth'" launch -n 2 -- "${train[@]}" --bacth 3
 refuses 1 'nowhere: No such file' launch -n 2 --hostfile nowhere -- "${train[@]}"
 refuses 2 "train: unknown option '--bacth'; did you mean --batch?" "${train[@]}" --bacth 3
