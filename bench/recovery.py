@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from run import RANKS, ranks_of  # noqa: E402
 
 COUNT = 4
-STEPS = 100      # of a run of cost
+STEPS = 60       # of a run of cost
 WORK = tempfile.mkdtemp(prefix="stargrad-recovery-")
 NETWORKS = {
     "resnet20": ("--model", "resnet20", "--data", "synthetic:32x32x3,10,3200", "--batch", "64", "--lr", "0.05", "--bn-group", "global"),
@@ -107,11 +107,10 @@ def end(name, out, process):
 
 
 def cost(program, name, rounds):
-    """Runs with and without snapshots, at the same time on two cores, which they exchange in each round: other work on the machine then disturbs
-    both alike."""
+    """Runs with and without snapshots, at the same time on one core, so that other work on the machine disturbs both alike."""
     ratios = {"time of a step": [], "processor time": []}
     for i in range(rounds):
-        runs = {every: begin(program, name, every, (i + place) % 2) for place, every in enumerate(("0", "auto"))}
+        runs = {every: begin(program, name, every, i % 2) for every in (("0", "auto"), ("auto", "0"))[i % 2]}
         (step, processor), (step_with, processor_with) = (end(name, *runs[every]) for every in ("0", "auto"))
         ratios["time of a step"].append(100 * (step_with / step - 1))
         ratios["processor time"].append(100 * (processor_with / processor - 1))

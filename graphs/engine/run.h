@@ -103,6 +103,7 @@ struct sgrad__run_snapshots {
     char *folder;                               /* owned; the first rank of each host: where it writes; other ranks: NULL */
     int lock;                                   /* of this folder */
     struct sgrad__checkpoint *writing;          /* owned; the one that is being written; NULL: none */
+    long start;                                 /* number of this start of the run, from 1 */
     long next;                                  /* step of the next one, the same on all ranks; 0: none */
     /* rank 0, for --snapshot-every auto: */
     long steps;                                 /* since the last snapshot */

@@ -3,6 +3,7 @@
  *
  *     checkpoint-STEP.safetensors     parameters and states by PyTorch's names, optimizer.STATE.PARAMETER
  *         metadata                    step, epoch, step_in_epoch, seed; identity: values that must agree when resuming;
+ *                                     start: of a snapshot, the number of the start of the run that wrote it;
  *                                     lora_scale: factor of the low-rank adapters, if there are any;
  *                                     checksum of all tensors; stargrad: the version that wrote it
  *
@@ -105,18 +106,20 @@ struct sgrad__checkpoint {
 static int save(struct sgrad__checkpoint *checkpoint) {
     const struct sgrad__position *at = &checkpoint->position;
     char *path = sgrad__checkpoint_path(checkpoint->folder, at->step), step[24], epoch[24], step_in_epoch[24], seed[24],
-         scale[32];
+         scale[32], start[24];
     snprintf(step, sizeof step, "%ld", at->step);
     snprintf(epoch, sizeof epoch, "%d", at->epoch);
     snprintf(step_in_epoch, sizeof step_in_epoch, "%ld", at->step_in_epoch);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)at->seed);
     snprintf(scale, sizeof scale, "%.17g", checkpoint->weights.items.lora_scale);
-    const char *const metadata[][2] = {
+    snprintf(start, sizeof start, "%ld", at->start);
+    const char *metadata[8][2] = {
         { "step", step }, { "epoch", epoch },            { "step_in_epoch", step_in_epoch },
         { "seed", seed }, { "identity", checkpoint->identity },   { "stargrad", PACKAGE_VERSION },
-        { SGRAD__LORA_SCALE, scale },
     };
-    const int count = sizeof metadata / sizeof *metadata - (checkpoint->weights.items.lora_scale == 0);
+    int count = 6;
+    if (checkpoint->weights.items.lora_scale != 0) metadata[count][0] = SGRAD__LORA_SCALE, metadata[count++][1] = scale;
+    if (at->start) metadata[count][0] = "start", metadata[count++][1] = start;
     int error = sgrad__weights_write(&checkpoint->weights, path, metadata[0], count);
     free(path);
     return error ? error : remove_old(checkpoint->folder, at->step, checkpoint->keep);

@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <jansson.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -79,6 +80,54 @@ void sgrad__snapshots_clear(const char *folder) {
         if (strncmp(e->d_name, "checkpoint-", strlen("checkpoint-")) != 0) continue;
         char *path = sgrad_format("%s/%s", folder, e->d_name);
         unlink(path);
+        free(path);
+    }
+    if (d) closedir(d);
+}
+
+long sgrad__snapshots_limits(const char *folder, long **limit) {
+    char *path;
+    json_t *config;
+    const int error = sgrad__config_read(folder, &path, &config);
+    const json_t *continued = json_object_get(config, "continued");
+    const long count = error || !config ? 0 : (long)json_array_size(continued) + 1;
+    long *l = sgrad_xcalloc((size_t)count + 1, sizeof *l);
+    for (long i = count - 1; i >= 0; i--) {
+        const json_t *next = json_array_get(continued, (size_t)i);      /* the start after start i + 1; NULL: none */
+        l[i] = next ? (long)json_integer_value(json_object_get(next, "step")) : LONG_MAX;
+        if (i + 1 < count && l[i + 1] < l[i]) l[i] = l[i + 1];
+    }
+    json_decref(config);
+    free(path);
+    *limit = l;
+    return count;
+}
+
+/* Returns the number of the start that wrote the snapshot PATH; 0: unknown, also if the file is damaged. */
+static long start_of(const char *path) {
+    char problem[256];
+    struct sgrad_safetensors file;
+    sgrad_log_capture(problem, sizeof problem);     /* a damaged file is reported when the newest one is chosen */
+    const int error = sgrad_safetensors_open(path, &file);
+    sgrad_log_capture(NULL, 0);
+    if (error) return 0;
+    const char *start = sgrad_safetensors_metadata(&file, "start");
+    const long number = start ? strtol(start, NULL, 10) : 0;
+    sgrad_safetensors_close(&file);
+    return number;
+}
+
+void sgrad__snapshots_remove_abandoned(const char *folder, const long *limit, long count) {
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        const long step = sgrad__checkpoint_step(e->d_name);
+        if (step < 0) continue;
+        char *path = sgrad_format("%s/%s", folder, e->d_name);
+        const long start = start_of(path);
+        if (start > count || (start >= 1 && step > limit[start - 1])) {
+            sgrad_log_warning("%s: the run has continued from an earlier step since, so this snapshot is removed", path);
+            unlink(path);
+        }
         free(path);
     }
     if (d) closedir(d);

@@ -56,6 +56,18 @@ static void fetch(struct sgrad__run *run, const char *path, int from, long step)
     free(data);
 }
 
+/* Removes the snapshots of each host that do not belong to the run any more. Collective. */
+static void remove_abandoned(struct sgrad__run *run) {
+    struct sgrad__run_snapshots *s = &run->snapshots;
+    long *limit = NULL, count = run->context->rank ? 0 : sgrad__snapshots_limits(run->files.folder, &limit);
+    sgrad_ranks_broadcast(&count, sizeof count, 0);
+    if (run->context->rank) limit = sgrad_xcalloc((size_t)count + 1, sizeof *limit);
+    sgrad_ranks_broadcast(limit, (size_t)count * sizeof *limit, 0);
+    if (s->folder) sgrad__snapshots_remove_abandoned(s->folder, limit, count);
+    s->start = count + 1;
+    free(limit);
+}
+
 /* Finds the newest snapshot of all hosts, and copies it to the host of rank 0 if that has no equally new one. */
 static void collect(struct sgrad__run *run) {
     const int ranks = run->context->ranks, rank = run->context->rank;
@@ -81,8 +93,11 @@ void sgrad__snapshots_start(struct sgrad__run *run) {
     free(own);
     sgrad_ranks_broadcast(name, sizeof name, 0);
     if (*name && is_first_on_host(run)) sgrad__snapshots_open(name, &s->folder, &s->lock);
-    if (run->options.checkpoint.resume) collect(run);
-    else if (s->folder) sgrad__snapshots_clear(s->folder);
+    s->start = 1;
+    if (run->options.checkpoint.resume) {
+        remove_abandoned(run);
+        collect(run);
+    } else if (s->folder) sgrad__snapshots_clear(s->folder);
 }
 
 void sgrad__snapshots_expect(struct sgrad__run *run, long done) {
@@ -153,9 +168,10 @@ static void end_writing(struct sgrad__run *run) {
 
 int sgrad__snapshot_begin(struct sgrad__run *run, long done) {
     struct sgrad__run_snapshots *s = &run->snapshots;
-    const struct sgrad__position position = sgrad__run_position(run, done);
+    struct sgrad__position position = sgrad__run_position(run, done);
     const int failed = sgrad_failure_error(run->program->failure);
     const double begin = sgrad_time_monotonic();
+    position.start = s->start;
     measure(run);
     SGRAD_TRY(sgrad__run_agree(run, failed ? failed : sgrad_task_error()));
     end_writing(run);

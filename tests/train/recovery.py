@@ -195,6 +195,24 @@ def test_snapshots_of_a_launch_that_was_killed():
         shutil.rmtree(os.path.join(MEMORY, place))
 
 
+def test_snapshots_of_steps_that_were_repeated():
+    """A host that was lost returns, after the run has begun again without it. Its snapshots are those of abandoned steps."""
+    out, aside = folder("returned"), os.path.join(FOLDER, "aside")
+    begin_and_kill(out, 7)
+    place, = os.listdir(MEMORY)
+    os.rename(os.path.join(MEMORY, place), aside)
+    run = subprocess.Popen([str(w) for w in command("train", "--out", out, "--resume")], stdout=subprocess.DEVNULL)
+    wait_until(lambda: continued(out) == [0] and recorded(out) >= 1, run)
+    run.kill()
+    run.wait()
+    shutil.rmtree(os.path.join(MEMORY, place), ignore_errors=True)
+    os.rename(aside, os.path.join(MEMORY, place))
+    said = subprocess.run(command("train", "--out", out, "--resume"), check=True, capture_output=True, text=True).stderr
+    assert "has continued from an earlier step since, so this snapshot is removed" in said, said
+    assert continued(out) == [0, 0], continued(out)
+    check(out, whole(), said)
+
+
 def test_a_launch_that_is_refused_removes_nothing():
     """The run directory is that of an earlier run, which can still be resumed from its snapshots."""
     out = folder("refused")
