@@ -196,7 +196,7 @@ static void hand_on(const struct sgrad__end *end) {
 static const char *ending(int status, char text[64]) {
     int number = status - SGRAD__KILLED;
     if (status == SGRAD__STALLED)
-        snprintf(text, 64, "a host did not answer: mpirun was killed");
+        snprintf(text, 64, "a host or mpirun did not answer: mpirun was killed");
     else if (status == SGRAD__UNREACHABLE) snprintf(text, 64, "a host cannot be reached");
     else if (number > 0 && number <= SIGRTMAX)      /* more: a status of mpirun itself */
         snprintf(text, 64, "a process was ended by signal %d (%s)", number, strsignal(number));

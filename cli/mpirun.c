@@ -12,13 +12,16 @@
  * ranks.
  *
  * If a host no longer responds, the ranks detect that (--stall-timeout), but mpirun would wait for the host for a quarter of an
- * hour. Therefore launch reads standard error, and kills mpirun if it runs TIME_TO_END after a rank has reported a stall.
+ * hour. mpirun may also wait forever at its own end: about one in a hundred of Open MPI 4.1.4 with PMIx 4.2.2 did so on a busy
+ * machine, for a lock in PMIx_server_finalize. Therefore launch kills mpirun if it runs TIME_TO_END after a rank has reported a
+ * stall, after the message of a failed rank on standard error, or after the last rank on this host has ended.
  *
  * Ranks that mpirun has left, for example stopped ones, become children of launch, which kills them: they must not write to the
  * run directory when they continue. A rank is a process of this program. */
 #include "cli/launch.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,7 +35,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TIME_TO_END = 15, TIME_TO_DIE = 60 };    /* seconds; a killed process that waits for a disk takes long to end */
+enum { TIME_TO_END = 5, TIME_TO_DIE = 60 };    /* seconds; a killed process that waits for a disk takes long to end */
 
 const char *sgrad__mpirun(void) { return access(SGRAD_MPIRUN, X_OK) ? "mpirun" : SGRAD_MPIRUN; }
 
@@ -102,6 +105,7 @@ struct ear {
     size_t length;
     int rank;           /* the first rank that a line reports as failed; -1: none */
     double stalled;     /* time: when a rank has reported a stall; 0: none has */
+    bool failed;        /* mpirun or MPI has reported that a rank has failed, so mpirun ends */
 };
 
 double sgrad__children_clock(void) {
@@ -132,6 +136,7 @@ static void listen_to(struct ear *ear, char c) {
     ear->line[ear->length] = 0;
     if (!ear->stalled && !strncmp(ear->line, says, strlen(says))) ear->stalled = sgrad__children_clock();
     if (ear->rank < 0) ear->rank = failed_rank(ear->line);
+    ear->failed |= strstr(ear->line, "mpirun noticed that process rank ") || strstr(ear->line, "MPI_ABORT was invoked on rank ");
     ear->length = 0;
 }
 
@@ -162,12 +167,18 @@ static int program_of(const char *process, char path[PATH_MAX]) {
     return error;
 }
 
+/* Returns true if PROCESS runs this program and has not ended. */
+static bool runs_program(long process) {
+    char own[PATH_MAX], other[PATH_MAX], number[24];
+    snprintf(number, sizeof number, "%ld", process);
+    return !program_of(number, other) && !program_of("self", own) && !strcmp(own, other);
+}
+
 /* Returns true if the process CHILD runs this program, or is ending: it then has no program. */
 static bool is_rank(long child) {
-    char own[PATH_MAX], other[PATH_MAX], number[24];
+    char path[PATH_MAX], number[24];
     snprintf(number, sizeof number, "%ld", child);
-    const int error = program_of(number, other);
-    return error ? error == ENOENT : !program_of("self", own) && !strcmp(own, other);
+    return program_of(number, path) == ENOENT || runs_program(child);
 }
 
 /* Kills the ranks that mpirun has left, and waits for their end. Other processes remain, such as a shared connection of ssh. */
@@ -189,11 +200,50 @@ static void end_orphans(void) {
     free(path);
 }
 
+/* Returns true if MPIRUN has a child on this host that is a rank. */
+static bool has_ranks(pid_t mpirun) {
+    char *path = sgrad_format("/proc/%ld/task", (long)mpirun);
+    DIR *tasks = opendir(path);
+    bool has = false;
+    for (struct dirent *task; tasks && !has && (task = readdir(tasks));) {
+        long child;
+        char *children = sgrad_format("%s/%s/children", path, task->d_name);
+        FILE *file = *task->d_name == '.' ? NULL : fopen(children, "re");
+        while (file && !has && fscanf(file, "%ld", &child) == 1) has = runs_program(child);
+        if (file) fclose(file);
+        free(children);
+    }
+    if (tasks) closedir(tasks);
+    free(path);
+    return has;
+}
+
+/* When mpirun must have ended. */
+struct limit {
+    double checked, end;    /* times: of the last check for ranks; the end, 0: unknown */
+    bool had_ranks;         /* on this host */
+};
+
+/* Returns true if mpirun still runs TIME_TO_END after it should have begun to end. Looks for ranks each second. */
+static bool is_overdue(struct limit *limit, pid_t child, const struct ear *ear) {
+    const double now = sgrad_time_monotonic();
+    bool ends = ear->stalled > 0 || ear->failed;
+    if (!ends && !limit->end && now >= limit->checked + 1) {
+        const bool has = has_ranks(child);
+        ends = limit->had_ranks && !has;
+        limit->had_ranks |= has;
+        limit->checked = now;
+    }
+    if (ends && !limit->end) limit->end = now + TIME_TO_END;
+    return limit->end > 0 && now >= limit->end;
+}
+
 /* Waits for the end of mpirun. Returns its status, as waitpid does; -1: it hung and was killed. *CHANGED: the answer of WATCH,
  * after which the ranks have been asked to end. */
 static int await(pid_t child, struct ear *ear, const struct sgrad__watch *watch, int *forwarded, bool *changed) {
     int status;
-    double end = 0, forwarded_at = 0, watched_at = sgrad_time_monotonic();
+    double forwarded_at = 0, watched_at = sgrad_time_monotonic();
+    struct limit limit = { 0 };
     bool hangs = false;
     while (waitpid(child, &status, WNOHANG) == 0) {
         poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear->from, POLLIN, 0 } }, 2, 1000);
@@ -207,8 +257,7 @@ static int await(pid_t child, struct ear *ear, const struct sgrad__watch *watch,
             *changed = watch->changed(watch);
             if (*changed) kill(child, SIGUSR1);
         }
-        if (ear->stalled > 0 && !end) end = sgrad_time_monotonic() + TIME_TO_END;
-        hangs = end && sgrad_time_monotonic() >= end;
+        hangs = is_overdue(&limit, child, ear);
         if (hangs) kill(-child, SIGKILL);
     }
     return hangs ? -1 : status;

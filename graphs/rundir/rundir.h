@@ -195,12 +195,12 @@ char *sgrad__snapshots_name(const char *folder);
  * start of the run that holds the lock is killed. *FOLDER becomes its path; it must be closed. SGRAD_EIO: it is unusable. */
 int sgrad__snapshots_open(const char *name, char **folder, int *lock);
 void sgrad__snapshots_clear(const char *folder);        /* removes all snapshots in FOLDER */
-/* Returns the number of starts of the run in FOLDER so far, by its config.json; 0: unknown. *LIMIT gets for each of them the last
- * step that belongs to the run: a later start has continued from there, and its steps have replaced the following ones. The caller
- * must free it. */
+/* Returns the number of starts of the run in FOLDER so far, by its config.json; 0: unknown. *LIMIT gets for each of them the
+ * last step that belongs to the run: a later start has continued from there, and its steps have replaced the following ones. The
+ * caller must free it. */
 long sgrad__snapshots_limits(const char *folder, long **limit);
-/* Removes the snapshots of steps that do not belong to the run, by LIMIT of COUNT starts: for example, a host returns after the run
- * has continued from an older snapshot of another host. */
+/* Removes the snapshots of steps that do not belong to the run, by LIMIT of COUNT starts: for example, a host returns after the
+ * run has continued from an older snapshot of another host. */
 void sgrad__snapshots_remove_abandoned(const char *folder, const long *limit, long count);
 /* Releases LOCK and frees FOLDER, which may be NULL. REMOVE: removes the folder and its snapshots. */
 void sgrad__snapshots_close(char *folder, int lock, bool remove);

@@ -3,15 +3,17 @@ equal bit for bit, and each step counts once. A seed is a run of four ranks that
 import functools
 import glob
 import os
+import random
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
 
 import law
 from law import Broken
-from run import FOLDER, RANKS, command, content, events, folder, losses, ranks_of, stargrad, wait_until
+from run import FOLDER, RANKS, Skip, command, content, events, folder, losses, ranks_of, stargrad, wait_until
 
 COUNT = 4       # of ranks
 STRIKES = 5     # of a run
@@ -80,15 +82,9 @@ def strike(process, out, way, dice):
         strike(process, out, "one", dice)
 
 
-def run_and_strike(words, out, draw):
-    with open(f"{out}.log", "w", encoding="utf-8") as log:
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log, env={**os.environ, **RANKS, "STARGRAD_SNAPSHOTS": MEMORY})
+def finish(process):
+    """Waits for the end of launch, which must succeed."""
     try:
-        for _ in range(STRIKES):
-            at, way = min(recorded(out) + draw.random.randrange(1, 9), STEPS - 1), draw.choice(WAYS)
-            draw.commands.append(f"# {way} after step {at}")
-            wait_until(lambda at=at: recorded(out) >= at, process, LIMIT)
-            strike(process, out, way, draw.random)
         process.wait(LIMIT)
     finally:
         if process.poll() is None:
@@ -96,6 +92,25 @@ def run_and_strike(words, out, draw):
             process.wait()
     if process.returncode:
         raise Broken(f"launch ended with exit status {process.returncode}")
+
+
+def run_and_strike(words, out, draw):
+    with open(f"{out}.log", "w", encoding="utf-8") as log:
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log, env={**os.environ, **RANKS, "STARGRAD_SNAPSHOTS": MEMORY})
+    for _ in range(STRIKES):
+        at, way = min(recorded(out) + draw.random.randrange(1, 9), STEPS - 1), draw.choice(WAYS)
+        draw.commands.append(f"# {way} after step {at}")
+        wait_until(lambda at=at: recorded(out) >= at, process, LIMIT)
+        strike(process, out, way, draw.random)
+    finish(process)
+
+
+def compare(out, reference):
+    """The run has each step once, with the bits of the undisturbed run, and has freed the memory."""
+    steps = [e["step"] for e in events(out)]
+    assert steps == list(range(1, STEPS + 1)), steps
+    assert losses(out) == losses(reference), "the losses differ"
+    assert content(out) == content(reference), "the weights differ"
 
 
 def check(draw):
@@ -110,10 +125,7 @@ def check(draw):
     finally:
         with open(f"{out}.log", encoding="utf-8", errors="replace") as log:
             draw.commands.append(log.read())
-    steps = [e["step"] for e in events(out)]
-    assert steps == list(range(1, STEPS + 1)), steps
-    assert losses(out) == losses(reference), "the losses differ"
-    assert content(out) == content(reference), "the weights differ"
+    compare(out, reference)
     assert not os.listdir(MEMORY), os.listdir(MEMORY)
     seconds = [e["seconds"] for e in events(out, "failure")]
     print("seconds from a failure to the next step:", *(f"{s:.2f}{' slow' if s > SLOW else ''}" for s in seconds))
@@ -122,6 +134,84 @@ def check(draw):
 @law.seeds(1, 6)
 def test_kills(seed):
     law.holds("kills", check, seed)
+
+
+AGENT = """#!/bin/sh
+# mpirun calls this instead of ssh: [options] HOST COMMAND
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1 && shift
+export STARGRAD_SNAPSHOTS=%s/$host
+exec nsenter --target "$(cat %s/$host)" --net --uts sh -c "$*"
+"""
+
+
+def ip(host, *words):
+    subprocess.run(["nsenter", "--target", str(host.pid), "--net", "ip", *map(str, words)], check=True)
+
+
+def make_hosts(count, place):
+    """Hosts h1, h2, … with a network and a name of their own, and their links to h0. Files in PLACE have the numbers of processes on them."""
+    hosts = []
+    for i in range(count + 1):
+        hosts.append(subprocess.Popen(["unshare", "--net", "--uts", "sh", "-c", f"hostname h{i} && echo && exec sleep infinity"], stdout=subprocess.PIPE))
+        if not hosts[i].stdout.readline():
+            raise Skip("unshare cannot rename the host")
+        with open(f"{place}/h{i}", "w", encoding="ascii") as file:
+            file.write(str(hosts[i].pid))
+        os.makedirs(f"{MEMORY}/h{i}")
+        ip(hosts[i], "link", "set", "lo", "up")
+    ip(hosts[0], "link", "add", "bridge", "type", "bridge")
+    ip(hosts[0], "address", "add", "10.0.0.100/24", "dev", "bridge")
+    ip(hosts[0], "link", "set", "bridge", "up")
+    for i in range(1, count + 1):
+        ip(hosts[0], "link", "add", f"port{i}", "type", "veth", "peer", "name", "eth0", "netns", hosts[i].pid)
+        ip(hosts[0], "link", "set", f"port{i}", "master", "bridge", "up")
+        ip(hosts[i], "address", "add", f"10.0.0.{i}/24", "dev", "eth0")
+        ip(hosts[i], "link", "set", "eth0", "up")
+    return hosts
+
+
+def cut_links(hosts, process, out, dice):
+    """Cuts the link of a host. The run continues without it. Then the link returns, and a rank is killed: the run continues with all hosts."""
+    cut = dice.randrange(1, COUNT + 1)
+    wait_until(lambda: recorded(out) >= 5, process, LIMIT)
+    ip(hosts[0], "link", "set", f"port{cut}", "down")
+    wait_until(lambda: retries(out) > 0 and len(events(out, "failure")) > 0, process, LIMIT)
+    ip(hosts[0], "link", "set", f"port{cut}", "up")
+    before = retries(out)
+    send(process, [0], signal.SIGKILL)
+    wait_until(lambda: retries(out) > before, process, LIMIT)
+    finish(process)
+
+
+@law.seeds(1, 2)
+def test_links(seed):
+    """A link is cut: its host does not answer, and is left out until it does. Another host has the snapshot."""
+    if os.geteuid() or not all(map(shutil.which, ("ip", "nsenter", "unshare", "mpirun"))):
+        raise Skip("network namespaces need root, iproute2 and mpirun")
+    dice, place, out, words = random.Random(seed), folder("hosts"), folder("cut"), (*NETWORKS[seed % 2], *COMMON)
+    reference = whole(words)
+    os.makedirs(place)
+    shutil.rmtree(MEMORY, ignore_errors=True)
+    hosts = make_hosts(COUNT, place)
+    with open(f"{place}/agent", "w", encoding="ascii") as file:
+        file.write(AGENT % (MEMORY, place))
+    os.chmod(f"{place}/agent", 0o755)
+    job = command("launch", "-n", COUNT, "--host", ",".join(f"h{i}" for i in range(1, COUNT + 1)), "--retries", 20, "--", "train", *words,
+                  "--snapshot-every", 2, "--checkpoint-every", 0, "--stall-timeout", 5, "--out", out)
+    environment = {**os.environ, **RANKS, "OMPI_MCA_plm_rsh_agent": f"{place}/agent", "PRTE_MCA_plm_ssh_agent": f"{place}/agent"}
+    environment.pop("STARGRAD_SNAPSHOTS", None)
+    with open(f"{out}.log", "w", encoding="utf-8") as log:
+        process = subprocess.Popen(["nsenter", "--target", str(hosts[0].pid), "--net", "--uts", *job], stdout=subprocess.DEVNULL, stderr=log, env=environment)
+    try:
+        cut_links(hosts, process, out, dice)
+        compare(out, reference)
+    finally:
+        with open(f"{out}.log", encoding="utf-8", errors="replace") as log:
+            print(log.read())
+        for host in hosts:
+            host.kill()
+            host.wait()
 
 
 if __name__ == "__main__":

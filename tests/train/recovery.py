@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 
-from run import FOLDER, RANKS, Skip, by_rank, command, content, events, folder, has_open_mpi, long, losses, main, mpirun, ranks_of, stargrad, wait_for_steps, wait_until
+from run import FOLDER, RANKS, Skip, by_rank, children_of, command, content, events, folder, has_open_mpi, long, losses, main, mpirun, ranks_of, stargrad, wait_for_steps, wait_until
 
 BARE = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 5, "--lr", 0.05, "--deterministic",
         "--cpus", 1)
@@ -279,6 +279,22 @@ def test_a_rank_that_launch_has_not_ended():
     said = continue_on_hosts(out, whole())
     assert f"process {old.pid}, of an earlier start of this run, still runs; it is killed" in said, said
     assert old.wait(LIMIT) == -signal.SIGKILL
+
+
+def test_an_mpirun_that_hangs_after_its_ranks():
+    """It is killed, and the run continues. (Open MPI 4.1.4 sometimes waits forever for a lock when it ends.)"""
+    out = folder("hangs")
+    process = launch(2, out, "--snapshot-every", 2)
+    said, thread = listen(process)
+    wait_for_steps(out, 5, process)
+    there = ranks_of(process.pid)
+    mpirun_of_run, = children_of(process.pid)
+    os.kill(mpirun_of_run, signal.SIGSTOP)
+    for victim in there.values():
+        os.kill(victim, signal.SIGKILL)
+    text = end(process, thread, said)
+    assert process.returncode == 0 and "mpirun did not answer: mpirun was killed; retry 1" in text, text
+    check(out, whole(), text)
 
 
 @long
