@@ -206,6 +206,7 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     MPI_Comm_size(world->control, &world->ranks);
     context->rank = world->rank;
     context->ranks = world->ranks;
+    SGRAD_TRY(sgrad__watchdog_start());
     SGRAD_TRY(sgrad__cores_claim(&cores));
     share_cores(cores, conf);
     return 0;
@@ -261,12 +262,14 @@ void sgrad__ranks_stop(void) {
     sgrad__allreduces_close();
     MPI_Ibarrier(world->control, &request);
     sgrad__request_wait(&request, "for all ranks to end");
+    sgrad__watchdog_stop();
     if (thread_works) let_sleep();
     starpu_mpi_shutdown();
 }
 
 void sgrad__ranks_close(void) {
     if (!joined) return;
+    sgrad__watchdog_stop();
     MPI_Comm_free(&world->control);
     joined = false;
     free(name);

@@ -9,7 +9,8 @@
  *     rank 3   waits for 2   ─┘
  *
  * The lowest rank that answered logs the result in one line and ends all ranks. The description also states whether a rank waits
- * for its own tasks, for example for a file system that does not respond. Waited time is the sum of the poll intervals, so that a
+ * for its own tasks, for example for a file system that does not respond. A rank may also wait for a long operation of another
+ * one, and then only checks that all ranks are alive. Waited time is the sum of the poll intervals, so that a
  * process that was stopped for an hour has not waited for an hour.
  *
  * Limits: the start of MPI and the measurement of the network are not watched. */
@@ -114,6 +115,91 @@ void sgrad__request_wait(MPI_Request *request, const char *what) {
     }
 }
 
+/* ---- signs of life ------------------------------------------------------------------------------------------------ */
+
+/* During a long operation, for example while rank 0 writes a large file, the main thread of a rank sends nothing. Another thread of
+ * each rank therefore answers calls. A rank that was stopped, or whose host is unreachable, does not answer. */
+enum { CALL = 1, ALIVE = 2 };       /* tags */
+static const double listening = 0.25;       /* seconds between two looks for calls */
+static struct {
+    MPI_Comm ranks;
+    struct sgrad_monitor *monitor;
+    struct sgrad_thread *thread;
+    bool ends;                      /* requires the monitor's lock */
+} life;
+
+static void answer_calls(void) {
+    int called;
+    MPI_Status from;
+    MPI_Request sent;
+    while (MPI_Iprobe(MPI_ANY_SOURCE, CALL, life.ranks, &called, &from), called) {
+        MPI_Recv(NULL, 0, MPI_BYTE, from.MPI_SOURCE, CALL, life.ranks, MPI_STATUS_IGNORE);
+        MPI_Isend(NULL, 0, MPI_BYTE, from.MPI_SOURCE, ALIVE, life.ranks, &sent);
+        MPI_Request_free(&sent);
+    }
+}
+
+static void *live(void *unused) {
+    (void)unused;
+    sgrad_monitor_lock(life.monitor);
+    while (!life.ends) {
+        sgrad_monitor_unlock(life.monitor);
+        answer_calls();
+        sgrad_monitor_lock(life.monitor);
+        if (!life.ends) sgrad_monitor_wait(life.monitor, listening);
+    }
+    sgrad_monitor_unlock(life.monitor);
+    return NULL;
+}
+
+int sgrad__watchdog_start(void) {
+    if (SGRAD_SIMULATED || patience <= 0 || world->ranks == 1) return 0;
+    MPI_Comm_dup(world->control, &life.ranks);
+    life.ends = false;
+    life.monitor = sgrad_monitor_create();
+    life.thread = sgrad_thread_start(live, NULL);
+    return life.thread ? 0 : sgrad_log_error(SGRAD_ENOMEM, "a thread cannot be started; check the limit of threads (ulimit -u)");
+}
+
+void sgrad__watchdog_stop(void) {
+    if (!life.monitor) return;
+    sgrad_monitor_lock(life.monitor);
+    life.ends = true;
+    sgrad_monitor_notify(life.monitor);
+    sgrad_monitor_unlock(life.monitor);
+    sgrad_thread_join(life.thread);
+    sgrad_monitor_destroy(life.monitor);
+    life.monitor = NULL;
+    MPI_Comm_free(&life.ranks);
+}
+
+/* Calls all ranks. If one does not answer, logs that, and ends the run. */
+static void call_ranks(const char *what) {
+    struct answer *answer = sgrad_xcalloc((size_t)world->ranks, sizeof *answer);
+    MPI_Request *request = sgrad_xcalloc((size_t)world->ranks, sizeof *request), sent;
+    int missing = world->ranks - 1;
+    snprintf(answer[world->rank].is.what, sizeof answer->is.what, "%s", what);
+    answer[world->rank].spoke = 1;
+    for (int r = 0; r < world->ranks; r++) {
+        if (r == world->rank) continue;
+        MPI_Irecv(NULL, 0, MPI_BYTE, r, ALIVE, life.ranks, &request[r]);
+        MPI_Isend(NULL, 0, MPI_BYTE, r, CALL, life.ranks, &sent);
+        MPI_Request_free(&sent);
+    }
+    for (double waited = 0; missing && waited < 2 + patience / 4; waited += nap) {
+        for (int r = 0; r < world->ranks; r++) {
+            if (answer[r].spoke) continue;
+            MPI_Test(&request[r], &answer[r].spoke, MPI_STATUS_IGNORE);
+            missing -= answer[r].spoke;
+        }
+        sgrad_sleep(nap);
+    }
+    if (missing) tell(answer);
+    if (missing) sgrad_ranks_abort(1);
+    free(request);
+    free(answer);
+}
+
 /* ---- waiting without an error after the timeout ------------------------------------------------------------------- */
 
 /* For long operations of one rank: rank 0 writes a large file, and the other ranks wait for it in the same call. The first rank
@@ -170,6 +256,7 @@ void sgrad__request_await(MPI_Request *request, const char *what) {
             sent_at = since;
         }
         if (sent_at < 0 || since < sent_at + answers) continue;
+        if (world->rank < lowest && life.monitor) call_ranks(what);
         if (world->rank < lowest) sgrad_log_warning("rank %d has waited %.0f s %s", world->rank, all, what);
         lowest = world->ranks;
         since = 0;

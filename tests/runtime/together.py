@@ -2,12 +2,13 @@
 busy with files."""
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "train"))
-from run import FOLDER, RANKS, Skip, main, mpirun  # noqa: E402
+from run import FOLDER, RANKS, Skip, main, mpirun, ranks_of  # noqa: E402
 
 LIMIT = 300     # seconds: what has not ended by then hangs
 PROGRAM = os.path.join(os.environ.get("builddir", "build"), "tests/runtime/ranks")
@@ -52,6 +53,23 @@ def test_nobody_gives_up_while_rank_0_works_on_files():
     expected = re.compile(r"stargrad: warning: rank 1 has waited \d+ s for rank 0, which reads a pipe$")
     assert warnings and all(map(expected.match, warnings)), said
     assert sorted(re.findall(r"rank \d: .*error", said)) == [f"rank {r}: input/output error" for r in range(3)], said
+
+
+def test_a_rank_that_is_stopped_while_others_wait_for_its_files():
+    """It gives no sign of life, unlike a rank that still works."""
+    mpirun(1, ["true"])
+    path, said = new_pipe("stopped"), ""
+    run = subprocess.Popen(["mpirun", "-n", "3", program(), "files", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           text=True, env={**os.environ, **RANKS})
+    guard = threading.Timer(LIMIT, run.kill)
+    guard.start()
+    for line in run.stdout:
+        if "has waited" in line and "has waited" not in said:
+            os.kill(ranks_of(run.pid)[0], signal.SIGSTOP)
+        said += line
+    guard.cancel()
+    assert run.wait() != 0, said
+    assert "nothing has happened for 1 s: no answer from rank 0; rank 1 waits for rank 0, which reads a pipe\n" in said, said
 
 
 def test_a_rank_that_stalls_elsewhere_ends_them():
