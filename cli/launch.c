@@ -109,12 +109,13 @@ static bool hosts_have_changed(const struct sgrad__watch *watch) {
 }
 
 /* Runs a training. The file of hosts is copied without unreachable hosts, and if it may change (--resize). */
-static struct sgrad__end run_once(const struct sgrad__request *request, struct sgrad__hosts *hosts, struct start start,
-                                  int *forwarded) {
+static struct sgrad__end run_once(const struct sgrad__request *request, const struct sgrad__request *job,
+                                  struct sgrad__hosts *hosts, struct start start, int *forwarded) {
     struct words w = { 0 };
     char number[16], path[] = "/tmp/stargrad-hosts-XXXXXX";
     const bool copies = hosts->file && (hosts->gone || request->launch.resize);
-    const struct sgrad__watch watch = { request->launch.resize ? hosts_have_changed : NULL, request, hosts };
+    const struct sgrad__watch watch = { job->train.parallel.stall_timeout, request->launch.resize ? hosts_have_changed : NULL,
+                                        request, hosts };
     if (copies && sgrad__hosts_write(hosts, path)) return failed_start(SGRAD__FAILED);
     snprintf(number, sizeof number, "%d", start.ranks);
     add(&w, sgrad__mpirun());
@@ -312,7 +313,7 @@ static bool start_run(struct launch *l) {
     struct start start = l->start;
     start.resume &= l->job->resume == SGRAD_BEGIN;      /* otherwise, the command line has this option */
     if (!l->retry && !l->resized && would_wait(&l->hosts)) l->end = failed_start(SGRAD__UNREACHABLE);
-    else l->end = run_once(l->request, &l->hosts, start, &l->forwarded);
+    else l->end = run_once(l->request, l->job, &l->hosts, start, &l->forwarded);
     return out && (after_failure ? has_recorded(out, &before) : last_step(out) > step);
 }
 

@@ -64,8 +64,9 @@ struct sgrad__end {
     double time;        /* when the failure was noticed: seconds since 1970 */
     bool changed;       /* the end was requested, because the hosts have changed */
 };
-/* A question that is asked each second, and ends the run if the answer is true; changed NULL: none. */
+/* What is watched while mpirun runs. CHANGED is asked each second, and ends the run if the answer is true; NULL: nothing. */
 struct sgrad__watch {
+    double timeout;         /* seconds until a stopped rank counts as dead; 0: never */
     bool (*changed)(const struct sgrad__watch *watch);
     const struct sgrad__request *request;
     struct sgrad__hosts *hosts;

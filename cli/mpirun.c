@@ -200,50 +200,81 @@ static void end_orphans(void) {
     free(path);
 }
 
-/* Returns true if MPIRUN has a child on this host that is a rank. */
-static bool has_ranks(pid_t mpirun) {
+/* The ranks that mpirun has started on this host. */
+struct ranks_here {
+    int count, stopped;     /* stopped: by a signal */
+    pid_t one;              /* a stopped one */
+};
+
+static char state_of(long process) {
+    char *path = sgrad_format("/proc/%ld/stat", process), line[512] = "";
+    FILE *file = fopen(path, "re");
+    if (file && !fgets(line, sizeof line, file)) *line = 0;
+    if (file) fclose(file);
+    free(path);
+    const char *name = strrchr(line, ')');
+    return name && name[1] ? name[2] : 0;
+}
+
+static struct ranks_here find_ranks(pid_t mpirun) {
+    struct ranks_here ranks = { 0 };
     char *path = sgrad_format("/proc/%ld/task", (long)mpirun);
     DIR *tasks = opendir(path);
-    bool has = false;
-    for (struct dirent *task; tasks && !has && (task = readdir(tasks));) {
+    for (struct dirent *task; tasks && (task = readdir(tasks));) {
         long child;
         char *children = sgrad_format("%s/%s/children", path, task->d_name);
         FILE *file = *task->d_name == '.' ? NULL : fopen(children, "re");
-        while (file && !has && fscanf(file, "%ld", &child) == 1) has = runs_program(child);
+        while (file && fscanf(file, "%ld", &child) == 1) {
+            if (!runs_program(child)) continue;
+            ranks.count++;
+            if (state_of(child) != 'T') continue;
+            ranks.stopped++;
+            ranks.one = (pid_t)child;
+        }
         if (file) fclose(file);
         free(children);
     }
     if (tasks) closedir(tasks);
     free(path);
-    return has;
+    return ranks;
 }
 
-/* When mpirun must have ended. */
-struct limit {
-    double checked, end;    /* times: of the last check for ranks; the end, 0: unknown */
+/* What is known of the ranks, to notice when they hang. */
+struct care {
+    double checked, end;    /* times: of the last look for ranks; when mpirun must have ended, 0: unknown */
     bool had_ranks;         /* on this host */
+    int stopped;            /* number of looks in succession that found stopped ranks beside others */
 };
 
-/* Returns true if mpirun still runs TIME_TO_END after it should have begun to end. Looks for ranks each second. */
-static bool is_overdue(struct limit *limit, pid_t child, const struct ear *ear) {
-    const double now = sgrad_time_monotonic();
-    bool ends = ear->stalled > 0 || ear->failed;
-    if (!ends && !limit->end && now >= limit->checked + 1) {
-        const bool has = has_ranks(child);
-        ends = limit->had_ranks && !has;
-        limit->had_ranks |= has;
-        limit->checked = now;
-    }
-    if (ends && !limit->end) limit->end = now + TIME_TO_END;
-    return limit->end > 0 && now >= limit->end;
+/* Looks for the ranks on this host. Kills a rank that has been stopped for longer than the timeout of WATCH while others were
+ * not: during the start of MPI, they would wait for it forever. Returns true if all have ended. */
+static bool look_for_ranks(struct care *care, pid_t mpirun, const struct sgrad__watch *watch) {
+    const struct ranks_here ranks = find_ranks(mpirun);
+    const bool ended = care->had_ranks && !ranks.count;
+    care->stopped = ranks.stopped && ranks.stopped < ranks.count ? care->stopped + 1 : 0;
+    if (watch->timeout > 0 && care->stopped > watch->timeout + TIME_TO_END) kill(ranks.one, SIGKILL);
+    care->had_ranks |= ranks.count > 0;
+    return ended;
 }
 
-/* Waits for the end of mpirun. Returns its status, as waitpid does; -1: it hung and was killed. *CHANGED: the answer of WATCH,
- * after which the ranks have been asked to end. */
+/* Returns true if mpirun still runs TIME_TO_END after it should have begun to end. Looks for ranks each second. */
+static bool is_overdue(struct care *care, pid_t child, const struct ear *ear, const struct sgrad__watch *watch) {
+    const double now = sgrad_time_monotonic();
+    bool ends = ear->stalled > 0 || ear->failed;
+    if (!ends && !care->end && now >= care->checked + 1) {
+        ends = look_for_ranks(care, child, watch);
+        care->checked = now;
+    }
+    if (ends && !care->end) care->end = now + TIME_TO_END;
+    return care->end > 0 && now >= care->end;
+}
+
+/* Waits for the end of mpirun. Returns its status, as waitpid does; -1: it hung and was killed. *CHANGED: the answer of
+ * WATCH, after which the ranks have been asked to end. */
 static int await(pid_t child, struct ear *ear, const struct sgrad__watch *watch, int *forwarded, bool *changed) {
     int status;
     double forwarded_at = 0, watched_at = sgrad_time_monotonic();
-    struct limit limit = { 0 };
+    struct care care = { 0 };
     bool hangs = false;
     while (waitpid(child, &status, WNOHANG) == 0) {
         poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear->from, POLLIN, 0 } }, 2, 1000);
@@ -257,7 +288,7 @@ static int await(pid_t child, struct ear *ear, const struct sgrad__watch *watch,
             *changed = watch->changed(watch);
             if (*changed) kill(child, SIGUSR1);
         }
-        hangs = is_overdue(&limit, child, ear);
+        hangs = is_overdue(&care, child, ear, watch);
         if (hangs) kill(-child, SIGKILL);
     }
     return hangs ? -1 : status;

@@ -79,7 +79,7 @@ def strike(process, out, way, dice):
     if way == "start":
         wait_until(lambda: ranks_of(process.pid), process, LIMIT)
         time.sleep(dice.choice((0, 0.1, 0.3, 0.6, 1)))      # another moment of the start
-        strike(process, out, "one", dice)
+        strike(process, out, dice.choice(("one", "stop")), dice)
 
 
 def finish(process):

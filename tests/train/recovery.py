@@ -298,6 +298,18 @@ def test_an_mpirun_that_hangs_after_its_ranks():
 
 
 @long
+def test_a_rank_that_is_stopped_during_the_start():
+    """The start of MPI has no timeout, so launch kills the rank."""
+    out = folder("start")
+    process = launch(2, out, "--snapshot-every", 2, "--stall-timeout", 3)
+    said, thread = listen(process)
+    wait_until(lambda: strike(process, [1], signal.SIGSTOP), process)
+    text = end(process, thread, said)
+    assert process.returncode == 0 and starts(said) >= 1, text
+    check(out, whole(), text)
+
+
+@long
 def test_a_stopped_rank_counts_as_dead():
     """It is killed, so that it cannot write when it is continued."""
     for rank in (0, 1):
