@@ -82,8 +82,8 @@ void sgrad__watchdog_stop(void);
 /* MPI_Wait with that timeout. WHAT: the awaited event, for the log: "for a sum over all ranks". After the timeout, logs the ranks
  * that are responsible and ends all ranks. */
 void sgrad__request_wait(MPI_Request *request, const char *what);
-/* Like sgrad__request_wait, but at each timeout only the lowest waiting rank logs a warning, and the wait continues, unless a rank
- * gives no sign of life. Every rank must call it, in the same order as the other collective functions. */
+/* Like sgrad__request_wait, but at each timeout only the lowest waiting rank logs a warning, and the wait continues, unless a
+ * rank gives no sign of life. Every rank must call it, in the same order as the other collective functions. */
 void sgrad__request_await(MPI_Request *request, const char *what);
 /* Set latency, bandwidth, host_latency and host_bandwidth of NETWORK. read takes them from a JSON object with these keys; without
  * the host_ keys, those between hosts are used. SGRAD_EFORMAT. measure times messages between two ranks, and requires ->ranks and

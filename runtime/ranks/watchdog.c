@@ -117,8 +117,8 @@ void sgrad__request_wait(MPI_Request *request, const char *what) {
 
 /* ---- signs of life ------------------------------------------------------------------------------------------------ */
 
-/* During a long operation, for example while rank 0 writes a large file, the main thread of a rank sends nothing. Another thread of
- * each rank therefore answers calls. A rank that was stopped, or whose host is unreachable, does not answer. */
+/* During a long operation, for example while rank 0 writes a large file, the main thread of a rank sends nothing. Another thread
+ * of each rank therefore answers calls. A rank that was stopped, or whose host is unreachable, does not answer. */
 enum { CALL = 1, ALIVE = 2 };       /* tags */
 static const double listening = 0.25;       /* seconds between two looks for calls */
 static struct {
