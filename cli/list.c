@@ -47,11 +47,21 @@ static void models(json_t *list) {
 }
 static void layers(json_t *list) { EACH(sgrad_composites); }
 static void ops(json_t *list) { EACH(sgrad_ops); }
+/* Returns ", --OPTION VALUE"; an empty text if VALUE is 0, that of most optimizers. The caller must free it. */
+static char *own_default(const char *option, double value) {
+    return value > 0 ? sgrad_format(", --%s %g", option, value) : sgrad_format("%s", "");
+}
 static void optimizers(json_t *list) {
     for (const struct sgrad_optimizer *const *o = sgrad_optimizers; *o; o++) {
-        char *summary = sgrad_format("%s (default --lr %g)", (*o)->summary, (*o)->default_lr);
+        char *momentum = own_default("momentum", (*o)->momentum), *beta1 = own_default("beta1", (*o)->beta1),
+             *beta2 = own_default("beta2", (*o)->beta2);
+        char *summary =
+            sgrad_format("%s (default --lr %g%s%s%s)", (*o)->summary, (*o)->default_lr, momentum, beta1, beta2);
         add(list, (*o)->name, summary);
         free(summary);
+        free(beta2);
+        free(beta1);
+        free(momentum);
     }
 }
 static void allreduce(json_t *list) {

@@ -1,6 +1,7 @@
 /* check_update.c: checks an optimizer. Its kernel updates parameters of some shapes, in the memory of this thread:
  *
- *     states     their number is that of the record: each is written, and no gradient or other operand is
+ *     states     their number is that of the record: each is written, those of an own shape only for matrices, and no gradient
+ *                or other operand is
  *     a step     goes against the gradient; without gradient and decay, or with a learning rate of 0, nothing changes
  *     rate       is that of the step times the multiplier of the parameter (--lr-of)
  *     clipping   is applied: if half of the norm is allowed, half of the gradient is used
@@ -109,7 +110,8 @@ static int check_states(struct trial *trial) {
         bool written = false;
         const float before = i < STATES + trial->states ? 0 : guard;
         for (int64_t k = 0; k < count_of(trial, i); k++) written |= trial->data[i][k] != before;
-        if (!written && i < STATES + trial->states)
+        const bool spared = trial->shape.rank < 2 && i < STATES + trial->states && trial->is->states[i - STATES].shape;
+        if (!written && i < STATES + trial->states && !spared)
             return WRONG(trial, "never writes its state %s", trial->is->states[i - STATES].name);
         if (written && i >= STATES + trial->states)
             return WRONG(trial, "writes operand %d, but its record has only %d %s, operands 3 to %d", i, trial->states,

@@ -162,7 +162,8 @@ struct sgrad_optimizer_options {
     long lr_scale_base;                         /* samples: the peak is lr·batch/lr_scale_base (Goyal et al. 2017); 0: lr */
     const char *schedule;                       /* of the learning rate (sgrad_schedule_parse); NULL: "constant" */
     double warmup;                              /* epochs */
-    double momentum, weight_decay, beta1, beta2, eps, trust;    /* trust: the trust coefficient of LARS */
+    double momentum, beta1, beta2;              /* below 0: the default of the optimizer */
+    double weight_decay, eps, trust;            /* trust: the trust coefficient of LARS */
     const char *weight_decay_of;                /* multipliers of the weight decay, by pattern; NULL: none */
     bool nesterov, no_decay_1d;                 /* Nesterov momentum; no weight decay of 1-D parameters (biases, batch norm) */
     struct sgrad_kfac_options kfac;

@@ -38,6 +38,7 @@ struct sgrad_program_options;
 struct sgrad_optimizer {
     const char *name, *summary, *source;        /* source: paper of the method, or NULL */
     double default_lr;                        /* default learning rate */
+    double momentum, beta1, beta2;      /* default hyperparameters; 0: 0.9, 0.9 and 0.999 */
     const char *const *options;         /* training options that it uses and some optimizers ignore: "momentum"; ends with NULL */
     const struct sgrad_kernel *update;  /* updates one parameter: codelets/updates.h */
     bool needs_full_tensor;             /* needs whole parameters: a mesh that splits one over ranks is SGRAD_EINVAL */

@@ -61,6 +61,17 @@ int sgrad__state_count(const struct sgrad__update *update) {
     return count;
 }
 
+double sgrad__state_elements(const struct sgrad__training *training, int parameter, const struct sgrad_shape *shape) {
+    const struct sgrad__update *update = &training->update[parameter];
+    double elements = 0;
+    for (int i = 0; i < sgrad__state_count(update); i++) {
+        const struct sgrad_state *state = &update->optimizer->states[i];
+        const struct sgrad_shape own = state->shape ? state->shape(shape) : *shape;
+        elements += (double)sgrad_shape_count(&own);
+    }
+    return elements;
+}
+
 static char *state_name(const char *state, const char *of) { return sgrad_format(SGRAD__STATES "%s.%s", state, of); }
 
 static int allocate(const struct sgrad__training *training, int parameter) {
@@ -78,8 +89,9 @@ static int allocate(const struct sgrad__training *training, int parameter) {
                                    "%s: is split over axis %s, but the optimizer's state %s cannot be split; "
                                    "use another optimizer",
                                    is->name, is->cut[0].axis->name, state->name);
+        const bool whole = state->shape && (share.count || !update->ranks);     /* only the owner needs it, if there is one */
         struct sgrad_shape shape = state->shape ? state->shape(&is->is.shape) : is->kept_shape;
-        if (share.ranks > 1) shape = sgrad_shape(1, share.count ? share.count : 1);
+        if (share.ranks > 1 && !whole) shape = sgrad_shape(1, share.count ? share.count : 1);
         char *name = state_name(state->name, is->name);
         int error = sgrad_tensor_create(name, is->is.dtype, shape, SGRAD_PERSISTENT, &update->state[i]);
         free(name);
@@ -209,12 +221,15 @@ static struct sgrad__item state_item(const struct sgrad__training *training, int
     if (record->shape) {
         item.view.shape = record->shape(&is->is.shape);
         item.layout = SGRAD_AS_IS;
-    }
-    if (share.ranks > 1) {
+        item.split = NULL;
+        item.share = (struct sgrad__share){ 0 };
+        if (update->ranks) item.rank = update->owner;
+        if (update->ranks && update->owner != graph->rank) item.tensor = NULL;
+    } else if (share.ranks > 1) {
         item.split = is;
         item.share = share;
     }
-    item.whole = item.split || graph->stages > 1 ? &update->whole[state] : NULL;
+    item.whole = item.split || update->ranks || graph->stages > 1 ? &update->whole[state] : NULL;
     return item;
 }
 
@@ -228,6 +243,10 @@ static struct sgrad__item kept_item(const struct sgrad__training *training, stru
 
 /* Adds the item of a parameter or of its state. */
 static void add_item(const struct sgrad__training *training, struct sgrad__items *list, struct sgrad__item item) {
+    if (training->sharded && !item.tensor) {
+        free(item.name);
+        return;
+    }
     if (training->sharded)
         item = (struct sgrad__item){ .name = item.name, .view = item.tensor->view, .tensor = item.tensor, .rank = -1 };
     list->item[list->count++] = item;

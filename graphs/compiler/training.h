@@ -74,6 +74,8 @@ void sgrad__training_share_parameters(struct sgrad__training *training);
  * state's shape does not follow the parameter's. After an error, sgrad__training_destroy frees what was allocated. */
 int sgrad__training_allocate(struct sgrad__training *training);
 int sgrad__state_count(const struct sgrad__update *update);         /* number of states, also of other ranks */
+/* Returns the number of elements of all states of PARAMETER, an index, also of other ranks, if its shape is SHAPE. */
+double sgrad__state_elements(const struct sgrad__training *training, int parameter, const struct sgrad_shape *shape);
 /* Adds a state in addition to those of parameters: STATE of LAYER, "optimizer.factor_a.conv1" in files. RANK: first rank that
  * stores it; -1: all ranks store it. If HERE is set, this rank stores it: it is allocated, as zeros. SGRAD_ENOMEM. */
 int sgrad__training_keep(struct sgrad__training *training, const char *state, const char *layer, struct sgrad_shape shape,

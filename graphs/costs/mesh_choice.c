@@ -94,11 +94,10 @@ static int check_whole(const struct sgrad__run *run) {
 static double states_of(const struct sgrad__run *run) {
     double elements = 0, states = 0;
     for (int i = 0; i < run->graph->parameter_count; i++) {
-        const struct sgrad__update *update = &run->training->update[i];
-        const double count = (double)sgrad_shape_count(&run->graph->parameter[i].kept_shape);
-        if (!update->optimizer) continue;
-        elements += count;
-        states += count * sgrad__state_count(update);
+        const struct sgrad_shape *shape = &run->graph->parameter[i].kept_shape;
+        if (!run->training->update[i].optimizer) continue;
+        elements += (double)sgrad_shape_count(shape);
+        states += sgrad__state_elements(run->training, i, shape);
     }
     return (elements > 0 ? states / elements : 0) + (run->options.training.lookahead.every > 0) + (run->options.training.ema > 0);
 }

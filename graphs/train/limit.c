@@ -37,9 +37,9 @@ static double resident(void) {
 static double whole_bytes(const struct sgrad__run *run) {
     double bytes = 0;
     for (int i = 0; i < run->graph->parameter_count; i++) {
-        const struct sgrad__update *update = &run->training->update[i];
-        const double each = (double)sgrad_shape_count(&run->graph->parameter[i].is.shape) * sizeof(float);
-        bytes += each * (1 + (update->optimizer ? sgrad__state_count(update) : 0) + (update->average != NULL));
+        const struct sgrad_shape *shape = &run->graph->parameter[i].is.shape;
+        const double each = (double)sgrad_shape_count(shape), averages = run->training->update[i].average != NULL;
+        bytes += (each * (1 + averages) + sgrad__state_elements(run->training, i, shape)) * sizeof(float);
     }
     return bytes;
 }

@@ -26,17 +26,25 @@ static int open_context(struct sgrad__run *run) {
     return error ? error : sgrad_launcher_check(run->context->ranks);
 }
 
+/* Returns the value of an option or, if that is below 0, the default: OWN, that of the optimizer; GENERAL if OWN is 0. */
+static float given(double option, double own, double general) {
+    if (option >= 0) return (float)option;
+    return (float)(own > 0 ? own : general);
+}
+
 static void set_hyper(struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
+        const struct sgrad_optimizer *is = run->training->update[i].optimizer;
+        if (!is) is = run->update.optimizer;    /* a running statistic, or frozen */
         run->training->update[i].hyper = (struct sgrad_hyper){
-            .momentum = (float)o->optimizer.momentum,
+            .momentum = given(o->optimizer.momentum, is->momentum, 0.9),
             .weight_decay = o->optimizer.no_decay_1d && p->is.shape.rank <= 1
                                 ? 0
                                 : (float)(o->optimizer.weight_decay * sgrad__number_of(o->optimizer.weight_decay_of, p->name, 1)),
-            .beta1 = (float)o->optimizer.beta1,
-            .beta2 = (float)o->optimizer.beta2,
+            .beta1 = given(o->optimizer.beta1, is->beta1, 0.9),
+            .beta2 = given(o->optimizer.beta2, is->beta2, 0.999),
             .eps = (float)o->optimizer.eps,
             .clip_norm = (float)o->training.clip_norm,
             .trust = (float)o->optimizer.trust,

@@ -134,9 +134,6 @@ int sgrad__run_check_strategy(struct sgrad__run *run);
 /* The same for the present ranks. Sets run->parallel.servers, group_ranks and push_ranks. SGRAD_EINVAL: the options do not suit
  * them. */
 int sgrad__run_choose_strategy(struct sgrad__run *run);
-/* Returns true if the optimizer updates each parameter independently, and all its states have the parameter's shape: then single
- * ranks may do its updates for all ranks. */
-bool sgrad__updates_are_independent(const struct sgrad_optimizer *optimizer);
 /* SGRAD_EINVAL: --shard is set, and optimizer OF, the value of --OPTION, can only update all parameters together. */
 int sgrad__run_check_shares(const struct sgrad__run *run, const struct sgrad_optimizer *of, const char *option);
 /* tune.c.

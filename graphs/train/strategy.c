@@ -34,14 +34,8 @@ void sgrad__run_measure_room(struct sgrad__run *run) {
     sgrad_ranks_broadcast(&run->update.kfac_room, sizeof run->update.kfac_room, 0);
 }
 
-bool sgrad__updates_are_independent(const struct sgrad_optimizer *is) {
-    for (const struct sgrad_state *s = is->states; s && s->name; s++)
-        if (s->shape) return false;
-    return !sgrad__layer_hooks_of(is);
-}
-
 int sgrad__run_check_shares(const struct sgrad__run *run, const struct sgrad_optimizer *is, const char *option) {
-    if (!run->parallel.strategy->shards_optimizer || !is->needs_full_tensor || sgrad__updates_are_independent(is)) return 0;
+    if (!run->parallel.strategy->shards_optimizer || !sgrad__layer_hooks_of(is)) return 0;
     return sgrad_log_error(SGRAD_EINVAL, "--%s %s requires all parameters at once; it cannot be combined with --shard", option,
                            is->name);
 }

@@ -76,7 +76,7 @@ void sgrad__run_assign_updates(struct sgrad__run *run, const struct sgrad_progra
     for (int i = 0; i < run->graph->parameter_count && run->context->ranks > 1; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
         const struct sgrad_optimizer *is = run->training->update[i].optimizer;
-        if (!is || p->frozen || p->cuts || !sgrad__updates_are_independent(is)) continue;
+        if (!is || p->frozen || p->cuts || sgrad__layer_hooks_of(is)) continue;
         wanted[i] = run->parallel.strategy->shards_optimizer ? is->needs_full_tensor
                                                              : run->parallel.strategy->balances_updates && is->expensive;
     }

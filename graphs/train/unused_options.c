@@ -143,7 +143,7 @@ static char *no_decay(const struct sgrad__run *run) {
 }
 
 static char *no_momentum(const struct sgrad__run *run) {
-    return run->options.optimizer.momentum > 0 ? NULL : sgrad_format("the momentum is 0");
+    return run->options.optimizer.momentum != 0 ? NULL : sgrad_format("the momentum is 0");
 }
 
 static char *no_tensor_cores(const struct sgrad__run *run) {
