@@ -7,8 +7,15 @@
  *
  * rate is the learning rate; c is the clip factor, as in sgd.c; b starts as zeros. The five steps are Newton-Schulz iterations
  * with coefficients that were selected for speed. They bring every singular value of X near 1, to 0.7 … 1.2, so that a step
- * changes all directions by similar amounts. Vectors (biases, batch norm) are updated as in sgd.c, except for the decay. Limits:
- * CPUs only. */
+ * changes all directions by similar amounts. Vectors (biases, batch norm) are updated as in sgd.c, except for the decay.
+ *
+ * NorMuon (Z. Li and others, NorMuon: making Muon more efficient and scalable, 2025) also gives all rows of a matrix steps of
+ * similar size. For each row i:
+ *
+ *     v_i = beta2·v_i + (1 - beta2)·mean of the squares of X_i      Y_i = X_i / (√v_i + 1e-10)      Y = Y · ‖X‖ / (‖Y‖ + 1e-10)
+ *
+ * Y takes the place of X; v starts as zeros. As in the implementation of its authors, ‖X‖ is kept, so that a learning rate of
+ * Muon suits NorMuon (the paper scales Y to the norm 0.2·√(rows · columns) instead). Limits: CPUs only. */
 #include "config.h"
 #include "codelets/optimizers/norms.h"
 #include "codelets/cpu/onednn.h"
@@ -41,7 +48,7 @@ SGRAD_ALWAYS_INLINE void shorten(float *x, int64_t count) {
 
 /* Orthogonalizes X (rows,columns). Returns the buffer with the result, X or Y. A and B: buffers for intermediate results, each of
  * the square of the smaller dimension. */
-static const float *orthogonal(int64_t rows, int64_t columns, float *x, float *y, float *a, float *b) {
+static float *orthogonal(int64_t rows, int64_t columns, float *x, float *y, float *a, float *b) {
     const bool wide = rows <= columns;
     const int64_t side = wide ? rows : columns, sum = wide ? columns : rows;
     for (int i = 0; i < STEPS; i++) {
@@ -58,8 +65,27 @@ static const float *orthogonal(int64_t rows, int64_t columns, float *x, float *y
     return x;
 }
 
-/* Operands: w, dw, Σ g² over all parameters (1) or absent, b. */
-SGRAD_VECTOR(muon)(const struct sgrad_args *args) {
+/* Makes the rows of X (rows,columns) similar in size, at the same norm of X. V (rows): mean squares of the rows of earlier X. */
+SGRAD_ALWAYS_INLINE void normalize_rows(int64_t rows, int64_t columns, float beta2, float *restrict x, float *restrict v) {
+    double before = 0, after = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        double lane[SGRAD_LANES] = { 0 };
+        sgrad__add_products(x + i * columns, x + i * columns, columns, lane);
+        const double squares = sgrad__join_lanes(lane);
+        v[i] = beta2 * v[i] + (1 - beta2) * (float)(squares / (double)columns);
+        const double by = 1 / (sqrt(v[i]) + 1e-10);
+        before += squares;
+        after += by * by * squares;
+    }
+    const double scale = sqrt(before) / (sqrt(after) + 1e-10);
+    for (int64_t i = 0; i < rows; i++) {
+        const float by = (float)(scale / (sqrt(v[i]) + 1e-10));
+        for (int64_t j = 0; j < columns; j++) x[i * columns + j] *= by;
+    }
+}
+
+/* Operands: w, dw, Σ g² over all parameters (1) or absent, b; if the rows are NORMALIZED, v (rows). */
+SGRAD_ALWAYS_INLINE void update(const struct sgrad_args *args, bool normalized) {
     const struct sgrad_hyper *h = args->attrs;
     const struct sgrad_shape *shape = &args->view[0].shape;
     const int64_t count = sgrad_shape_count(shape), rows = shape->dim[0], columns = count / rows;
@@ -67,16 +93,20 @@ SGRAD_VECTOR(muon)(const struct sgrad_args *args) {
     float *restrict w = args->data[0], *u = (float *)sgrad_aligned((size_t)args->workspace);
     float rate = sgrad_lr(args);
     const float keep = 1 - rate * h->weight_decay;
-    const float *restrict step = u;
+    float *restrict step = u;
     add_momentum(args, count, u);
     if (shape->rank > 1) {
         float *y = u + count, *of_side = y + count;
         shorten(u, count);
         step = orthogonal(rows, columns, u, y, of_side, of_side + side * side);
+        if (normalized) normalize_rows(rows, columns, h->beta2, step, args->data[4]);
         if (rows > columns) rate *= sqrtf((float)rows / (float)columns);
     }
     for (int64_t i = 0; i < count; i++) w[i] = keep * w[i] - rate * step[i];
 }
+
+SGRAD_VECTOR(muon)(const struct sgrad_args *args) { update(args, false); }
+SGRAD_VECTOR(normuon)(const struct sgrad_args *args) { update(args, true); }
 
 static size_t workspace(const struct sgrad_args *args) {
     const struct sgrad_shape *shape = &args->view[0].shape;
@@ -96,6 +126,13 @@ const struct sgrad_kernel sgrad_muon_kernel = {
     .name = "muon",
     .kind = &sgrad_update_kind,
     .cpu = muon,
+    .workspace = workspace,
+    .flops = flops,
+};
+const struct sgrad_kernel sgrad_normuon_kernel = {
+    .name = "normuon",
+    .kind = &sgrad_update_kind,
+    .cpu = normuon,
     .workspace = workspace,
     .flops = flops,
 };

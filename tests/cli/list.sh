@@ -21,6 +21,7 @@ optimizers kfac
 optimizers lars
 optimizers lamb
 optimizers muon
+optimizers normuon
 datasets digits
 datasets text
 datasets tokens

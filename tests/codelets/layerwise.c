@@ -5,6 +5,7 @@
  *     LARS   You, Gitman, Ginsburg 2017, algorithm 1, with its rate and momentum
  *     LAMB   You et al. 2019, algorithm 2, φ(z) = z
  *     Muon   Jordan et al. 2024, with the published coefficients of its five steps
+ *     NorMuon  Li et al. 2025, with the norm of its authors' implementation
  *
  * As in the implementations of LARS and LAMB, the ratio is 1 for vectors and if a norm is zero. */
 #include "codelets/updates.h"
@@ -13,6 +14,7 @@
 SGRAD_UPDATE_KERNEL(lars);
 SGRAD_UPDATE_KERNEL(lamb);
 SGRAD_UPDATE_KERNEL(muon);
+SGRAD_UPDATE_KERNEL(normuon);
 
 enum { STEPS = 5, MOST = 12150 };
 
@@ -83,9 +85,20 @@ static void orthogonalise(int rows, int columns, double *x) {
     free(turned), free(a), free(squared), free(more);
 }
 
-static void muon(struct parameter *parameter, const double *g, const struct sgrad_hyper *hyper, double rate, int t) {
+/* Divides each row of X (rows,columns) by the root of V, its mean square over all steps, and keeps the norm of X. */
+static void even_out(int rows, int columns, double beta2, double *x, double *v) {
+    const double before = norm(x, rows * columns);
+    for (int i = 0; i < rows; i++) {
+        const double length = norm(x + i * columns, columns);
+        v[i] = beta2 * v[i] + (1 - beta2) * length * length / columns;
+        for (int j = 0; j < columns; j++) x[i * columns + j] /= sqrt(v[i]) + 1e-10;
+    }
+    const double after = norm(x, rows * columns);
+    for (int i = 0; i < rows * columns; i++) x[i] *= before / (after + 1e-10);
+}
+
+static void muons(struct parameter *parameter, const double *g, const struct sgrad_hyper *hyper, double rate, bool even) {
     double u[MOST], *b = parameter->state[0], longer = 1;
-    (void)t;
     for (int64_t i = 0; i < parameter->count; i++) {
         b[i] = hyper->momentum * b[i] + g[i];
         u[i] = hyper->nesterov ? g[i] + hyper->momentum * b[i] : b[i];
@@ -93,10 +106,21 @@ static void muon(struct parameter *parameter, const double *g, const struct sgra
     if (parameter->view.shape.rank > 1) {
         const int rows = parameter->view.shape.dim[0], columns = (int)parameter->count / rows;
         orthogonalise(rows, columns, u);
+        if (even) even_out(rows, columns, hyper->beta2, u, parameter->state[1]);
         longer = sqrt(fmax(1, (double)rows / columns));
     }
     for (int64_t i = 0; i < parameter->count; i++)
         parameter->w[i] -= rate * (hyper->weight_decay * parameter->w[i] + longer * u[i]);
+}
+
+static void muon(struct parameter *parameter, const double *g, const struct sgrad_hyper *hyper, double rate, int t) {
+    (void)t;
+    muons(parameter, g, hyper, rate, false);
+}
+
+static void normuon(struct parameter *parameter, const double *g, const struct sgrad_hyper *hyper, double rate, int t) {
+    (void)t;
+    muons(parameter, g, hyper, rate, true);
 }
 
 /* What is tried: the shape, how large weights and gradients are, the rule's numbers. */
@@ -180,6 +204,11 @@ static void muon_is_the_published(void **state) {
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) train(&sgrad_muon_kernel, muon, 1, &trials[i], 2e-4);
 }
 
+static void normuon_is_the_published(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) train(&sgrad_normuon_kernel, normuon, 2, &trials[i], 5e-4);
+}
+
 /* What the ratio is for: how long a step is does not depend on how large the gradient is. */
 static void scale_of_gradients(void **state) {
     (void)state;
@@ -205,6 +234,7 @@ int main(int argc, char **argv) {
         sentence("LARS computes what its paper says", lars_is_the_papers),
         sentence("LAMB computes what its paper says", lamb_is_the_papers),
         sentence("Muon computes what its authors published", muon_is_the_published),
+        sentence("NorMuon computes what its authors published", normuon_is_the_published),
         sentence("the steps of LARS and LAMB do not depend on the scale of gradients", scale_of_gradients),
     };
     return run_on_devices(argc, argv, tests);

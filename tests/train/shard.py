@@ -102,6 +102,28 @@ def test_dealt_out_in_stages():
     close(one, other, "stages", "checkpoint-4.safetensors")
 
 
+def test_states_of_their_own_shape():
+    """NorMuon has a number for each row of a matrix. One rank stores it, whoever asks for shares; in files it is whole."""
+    words = (*MUON, "--optimizer", "normuon", "--steps", 4, "--cpus", 1)
+    whole = folder("whole")
+    stargrad(*words, "--out", whole)
+    for count, more in ((2, ()), (4, ("--shard", "optimizer")), (2, ("--shard", "parameters"))):
+        out = folder("dealt")
+        ranks(count, *words, *more, "--out", out)
+        for name in ("model.safetensors", "checkpoint-3.safetensors"):
+            assert content(out, name) == content(whole, name), (count, more, name)
+        for name in ("model.safetensors", "checkpoint-4.safetensors"):
+            os.remove(os.path.join(out, name))
+        ranks(3 - count // 2, *words, "--out", out, "--resume")
+        assert (losses(out), content(out)) == (losses(whole), content(whole)), (count, more)
+    whole, stages = folder("flat"), folder("stages")
+    start = (*GPT, "--optimizer", "normuon", "--steps", 4, "--checkpoint-every", "4s")
+    stargrad(*start, "--out", whole)
+    ranks(4, *start, "--mesh", "data=2,pipe=2", "--out", stages)
+    close(whole, stages, "stages")
+    close(whole, stages, "stages", "checkpoint-4.safetensors")
+
+
 def test_dealt_out_by_cost():
     """What --print says: every matrix, the largest first, goes to who has least to do; a rank keeps its own states alone."""
     words = (*MUON, "--model", "airbench94", "--data", "synthetic:32x32x3,10,240")
