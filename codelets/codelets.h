@@ -148,6 +148,7 @@ struct sgrad_step {
     const struct sgrad_sample *sample;  /* every sample of this rank's local batch (datasets.h); only reading needs it */
     int64_t first;              /* index in the whole batch of sample[0]; in text generation: of the token in the text */
     float weight_scale;         /* factor that makes the mean class weight of the whole batch 1; 0: 1 */
+    float lr_share;             /* γ² of this step by the sum of γ² of all steps so far; γ: as in schedulefree.c. 0: not needed */
 };
 #ifdef __cplusplus
 static_assert(sizeof(struct sgrad_step) == SGRAD_STEP_BYTES, "a step's size is the runtime's");

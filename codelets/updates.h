@@ -42,6 +42,12 @@ static inline SGRAD_BOTH float sgrad_ema_weight(double decay, const struct sgrad
     return before == 0 ? 1 : (float)(1 - decayed);
 }
 
+/* Returns the weight, from 0 to 1, of this step's weights in the new average of schedule-free training (schedulefree.c). */
+static inline SGRAD_BOTH float sgrad_schedulefree_weight(float beta1, const struct sgrad_step *step) {
+    const float share = step->lr_share, all = 1 - beta1 * (1 - share);
+    return all > 0 ? share / all : 1;
+}
+
 /* Lookahead (lookahead.c; Zhang, Lucas, Hinton, Ba, arXiv:1907.08610; Jordan, arXiv:2404.00498). Attributes: this struct.
  * Operands: 0 weights F32 (RW), 1 slow weights F32 (RW). The slow weights retain the fraction decay·(step/steps)^power of their
  * value and take the rest from the weights. The weights are then set to the slow weights. */

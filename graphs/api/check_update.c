@@ -75,7 +75,8 @@ static void close_trial(struct trial *trial) {
 
 /* Executes one step with learning rate RATE. */
 static void step(struct trial *trial, uint32_t number, float rate) {
-    const struct sgrad_step step = { .seed = 3, .number = number, .training = true, .lr = rate };
+    const struct sgrad_step step = { .seed = 3, .number = number, .training = true, .lr = rate,
+                                      .lr_share = 1 / (float)number };
     const struct sgrad_batch batch = { 8, 8, 8 };
     struct sgrad_view view[MOST];
     void *data[MOST];

@@ -159,7 +159,7 @@ int sgrad__update_parts(const struct sgrad_builder *builder, int parameter);
 void sgrad__add_update_part(struct sgrad_builder *builder, int parameter, int part, int parts, int gradient);
 /* Adds the norm of all gradients and then all updates. SUMMED: the buffer of the gradient of each parameter, or -1. */
 void sgrad__add_clipped_updates(struct sgrad_builder *builder, const int *summed);
-/* Add the updates of moving averages and of slow weights (lookahead). They must be called after all updates are added. */
+/* Add the updates of averages and of slow weights (lookahead). They must be called after all updates are added. */
 void sgrad__add_averages(struct sgrad_builder *builder);
 void sgrad__add_lookahead(struct sgrad_builder *builder);
 

@@ -41,6 +41,9 @@ struct sgrad_optimizer {
     double momentum, beta1, beta2;      /* default hyperparameters; 0: 0.9, 0.9 and 0.999 */
     const char *const *options;         /* training options that it uses and some optimizers ignore: "momentum"; ends with NULL */
     const struct sgrad_kernel *update;  /* updates one parameter: codelets/updates.h */
+    /* Updates an average of the weights, which is evaluated and saved instead of them, after the update. Attributes: those of the
+     * update. Operands: weights (R), average (RW), which starts as zeros. NULL: --ema may average them. */
+    const struct sgrad_kernel *average;
     bool needs_full_tensor;             /* needs whole parameters: a mesh that splits one over ranks is SGRAD_EINVAL */
     bool expensive;                          /* updates are expensive: of ranks with the same parameter, one updates it for all */
     const struct sgrad_state *states;   /* its states of each parameter; ends at a NULL name; NULL: none */

@@ -100,7 +100,7 @@ static void add_step(struct sgrad_builder *builder) {
         if (builder->peers > 1) sgrad__add_statistics(builder);
         for (int n = 0; n < g->node_count; n++) sgrad__add_node(builder, n, FINISH, 0);
         if (builder->o->lookahead.every) sgrad__add_lookahead(builder);
-        if (builder->o->ema > 0) sgrad__add_averages(builder);
+        sgrad__add_averages(builder);
         for (int i = 0; i < g->parameter_count; i++)
             if (!g->parameter[i].state) sgrad__add_histogram(builder, "weights", i, builder->parameter[i]);
     }

@@ -166,19 +166,31 @@ const struct sgrad__parameter *sgrad__training_find_split(const struct sgrad__tr
     return NULL;
 }
 
-/* Adds a state with the shape of the parameter, for each parameter that is followed, for OPTION. AT: offset of its pointer in the
- * update. */
-static int keep_of_each(struct sgrad__training *training, const char *option, size_t at) {
+const struct sgrad_optimizer *sgrad__averaging(const struct sgrad__training *training, int parameter) {
+    const struct sgrad_optimizer *is =
+        training->graph->parameter[parameter].state ? training->optimizer : training->update[parameter].optimizer;
+    return is && is->average ? is : NULL;
+}
+
+/* Logs that WHAT does not suit the mesh, which splits PARAMETER. */
+static int refuse(const char *what, const char *name, const struct sgrad__parameter *parameter) {
+    return sgrad_log_error(SGRAD_EINVAL,
+                           "%s%s cannot be combined with this mesh: %s is sharded over ranks; use a mesh that splits no "
+                           "parameter",
+                           what, name, parameter->name);
+}
+
+/* Adds STATE, with the shape of the parameter, for each parameter that is followed. The state is that of the option with this
+ * name or, if AVERAGED, of the optimizers that average their parameters. AT: offset of its pointer in the update. */
+static int keep_of_each(struct sgrad__training *training, const char *state, bool averaged, size_t at) {
     const struct sgrad_graph *graph = training->graph;
-    const struct sgrad__parameter *split = sgrad__training_find_split(training);
-    if (split)
-        return sgrad_log_error(SGRAD_EINVAL, "--%s cannot be combined with this mesh: %s is sharded over ranks", option,
-                               split->name);
     for (int i = 0; i < graph->parameter_count; i++) {
         const struct sgrad__parameter *parameter = &graph->parameter[i];
-        if (!is_followed(parameter)) continue;
+        const struct sgrad_optimizer *by = averaged ? sgrad__averaging(training, i) : NULL;
+        if (!is_followed(parameter) || (averaged && !by)) continue;
+        if (parameter->cuts) return by ? refuse("optimizer ", by->name, parameter) : refuse("--", state, parameter);
         const bool here = sgrad__parameter_on(graph, parameter, graph->rank), shared = parameter->share.ranks;
-        SGRAD_TRY(sgrad__training_keep(training, option, parameter->name, parameter->is.shape,
+        SGRAD_TRY(sgrad__training_keep(training, state, parameter->name, parameter->is.shape,
                                        sgrad__parameter_provider(graph, parameter), here && !shared));
         struct sgrad__kept *kept = &training->kept[training->kept_count - 1];
         if (shared) kept->split = parameter;
@@ -190,12 +202,13 @@ static int keep_of_each(struct sgrad__training *training, const char *option, si
     return 0;
 }
 
-int sgrad__training_average(struct sgrad__training *training) {
-    return keep_of_each(training, "ema", offsetof(struct sgrad__update, average));
+int sgrad__training_average(struct sgrad__training *training, bool ema) {
+    const size_t at = offsetof(struct sgrad__update, average);
+    return keep_of_each(training, ema ? "ema" : "average", !ema, at);
 }
 
 int sgrad__training_keep_slow(struct sgrad__training *training) {
-    return keep_of_each(training, "lookahead", offsetof(struct sgrad__update, slow));
+    return keep_of_each(training, "lookahead", false, offsetof(struct sgrad__update, slow));
 }
 
 int sgrad__training_begin_slow(struct sgrad__training *training) {

@@ -33,7 +33,7 @@ struct sgrad__update {
     int ranks, owner;                   /* ranks above 0: of RANKS ranks, only rank OWNER does the update and stores the states */
     struct sgrad_tensor **state;        /* of the optimizer, in its order; ends with NULL; NULL: not allocated */
     void **whole;                       /* by state: the whole value, as sgrad__parameter.whole */
-    struct sgrad_tensor *average;       /* moving average, owned by the table (.kept); NULL: none */
+    struct sgrad_tensor *average;       /* average of the weights, owned by the table (.kept); NULL: none */
     struct sgrad_tensor *slow;          /* slow weights (lookahead), owned by the table (.kept); NULL: none */
 };
 
@@ -82,19 +82,22 @@ int sgrad__training_keep(struct sgrad__training *training, const char *state, co
                          int rank, bool here);
 /* Returns such a state; NULL: it does not exist, or not on this rank. */
 struct sgrad_tensor *sgrad__training_kept(const struct sgrad__training *training, const char *state, const char *layer);
+/* Returns the optimizer that averages PARAMETER, an index; for a running statistic, that of most parameters. NULL: none does. */
+const struct sgrad_optimizer *sgrad__averaging(const struct sgrad__training *training, int parameter);
 /* Returns the first parameter that sgrad__training_average and sgrad__training_keep_slow refuse, because it is split over ranks;
  * NULL: no parameter is split. */
 const struct sgrad__parameter *sgrad__training_find_split(const struct sgrad__training *training);
-/* Adds a moving average of each parameter that is not frozen and of each running statistic, "optimizer.ema.conv1.weight" in
- * files. Counters have none. SGRAD_EINVAL: a parameter is split over ranks. SGRAD_ENOMEM. */
-int sgrad__training_average(struct sgrad__training *training);
+/* Adds an average of each parameter that is not frozen and of each running statistic: with EMA of all of them,
+ * "optimizer.ema.conv1.weight" in files, else of those that an optimizer averages, "optimizer.average.conv1.weight". Counters
+ * have none. SGRAD_EINVAL: such a parameter is split over ranks. SGRAD_ENOMEM. */
+int sgrad__training_average(struct sgrad__training *training, bool ema);
 /* sgrad__training_keep_slow adds slow weights of the same tensors, "optimizer.lookahead.conv1.weight" in files, with the same
  * errors. sgrad__training_begin_slow sets them to the parameters; it must be called once all parameters have their initial
  * values. SGRAD_EDEVICE. */
 int sgrad__training_keep_slow(struct sgrad__training *training);
 int sgrad__training_begin_slow(struct sgrad__training *training);
 
-/* Returns the parameters of the graph, for files. WITH_STATES: also the optimizer states; else moving averages are listed instead
+/* Returns the parameters of the graph, for files. WITH_STATES: also the optimizer states; else averages are listed instead
  * of parameters, if there are any. The caller must free the list with sgrad__items_free. */
 struct sgrad__items sgrad__training_list(const struct sgrad__training *training, bool with_states);
 /* Returns the elements, of the shard of PARAMETER that RANK stores, whose states RANK stores: a segment, if the states are

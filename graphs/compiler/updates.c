@@ -154,12 +154,15 @@ void sgrad__add_clipped_updates(struct sgrad_builder *builder, const int *summed
 }
 
 void sgrad__add_averages(struct sgrad_builder *builder) {
+    const struct sgrad__training *training = builder->o->training;
     double *decay = sgrad__own(builder->p, sgrad_xcalloc(1, sizeof *decay));
     *decay = builder->o->ema;
     for (int i = 0; i < builder->g->parameter_count; i++) {
-        struct sgrad_tensor *average = builder->o->training->update[i].average;
+        struct sgrad_tensor *average = training->update[i].average;
         if (!average) continue;
-        const struct sgrad_bound_kernel call = { .kernel = &sgrad_ema_kernel, .attrs = decay, .operands = 2,
+        const struct sgrad_optimizer *by = sgrad__averaging(training, i);
+        const struct sgrad_bound_kernel call = { .kernel = by ? by->average : &sgrad_ema_kernel, .operands = 2,
+                                         .attrs = by ? (const void *)&training->update[i].hyper : decay,
                                          .access = { SGRAD_R, SGRAD_RW },
                                          .view = { average->view, average->view } };
         const int operand[] = { builder->parameter[i], sgrad__lend_buffer(builder, average) };

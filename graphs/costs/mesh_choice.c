@@ -82,15 +82,14 @@ static int check_whole(const struct sgrad__run *run) {
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
         const struct sgrad_optimizer *is = run->training->update[i].optimizer;
-        if (is && p->cuts && is->needs_full_tensor)
-            return sgrad_log_error(SGRAD_EINVAL, "optimizer %s requires the norms of whole parameters, but %s is sharded",
-                                   is->name, p->name);
+        if (is && p->cuts && (is->needs_full_tensor || is->average))
+            return sgrad_log_error(SGRAD_EINVAL, "optimizer %s requires whole parameters, but %s is sharded", is->name, p->name);
     }
     return 0;
 }
 
 /* Returns the number of values stored in addition to each parameter, as a mean over all elements: optimizer states, slow
- * weights of --lookahead, averages of --ema. */
+ * weights of --lookahead, averages. */
 static double states_of(const struct sgrad__run *run) {
     double elements = 0, states = 0;
     for (int i = 0; i < run->graph->parameter_count; i++) {
@@ -98,6 +97,7 @@ static double states_of(const struct sgrad__run *run) {
         if (!run->training->update[i].optimizer) continue;
         elements += (double)sgrad_shape_count(shape);
         states += sgrad__state_elements(run->training, i, shape);
+        if (run->training->update[i].optimizer->average) states += (double)sgrad_shape_count(shape);
     }
     return (elements > 0 ? states / elements : 0) + (run->options.training.lookahead.every > 0) + (run->options.training.ema > 0);
 }
@@ -161,7 +161,9 @@ bool sgrad__run_mesh_is_open(const struct sgrad__run *run) {
 /* Returns the option that restricts the mesh to data parallelism; NULL: none is set. */
 static const char *alone(const struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
-    if (sgrad__layer_hooks_of(run->update.optimizer) || run->update.optimizer->needs_full_tensor) return "--optimizer";
+    if (sgrad__layer_hooks_of(run->update.optimizer) || run->update.optimizer->needs_full_tensor ||
+        run->update.optimizer->average)
+        return "--optimizer";
     if (run->parallel.strategy->uses_servers || run->parallel.strategy->asynchronous) return "--strategy";
     if (o->training.ema > 0) return "--ema";
     if (o->evaluation.best) return "--best";

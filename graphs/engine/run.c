@@ -34,6 +34,28 @@ double sgrad__run_lr(const struct sgrad__run *run, long step) {
                              (double)run->steps_per_epoch);
 }
 
+/* Returns the hyperparameters of a parameter that an optimizer averages; NULL: there is none. */
+static const struct sgrad_hyper *find_averaged(const struct sgrad__run *run) {
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        const struct sgrad__update *update = &run->training->update[i];
+        if (update->optimizer && update->optimizer->average) return &update->hyper;
+    }
+    return NULL;
+}
+
+float sgrad__run_lr_share(const struct sgrad__run *run, struct sgrad__lr_sum *sum, long step) {
+    const struct sgrad_hyper *hyper = find_averaged(run);
+    double own = 0;
+    if (!hyper) return 0;
+    if (sum->steps > step) *sum = (struct sgrad__lr_sum){ 0 };
+    while (sum->steps <= step) {
+        const double lr = sgrad__run_lr(run, sum->steps++);
+        own = lr * lr * (1 - pow(hyper->beta2, (double)sum->steps));
+        sum->squares += own;
+    }
+    return sum->squares > 0 ? (float)(own / sum->squares) : 1;
+}
+
 double sgrad__run_damping(const struct sgrad__run *run, long step) {
     return sgrad_schedule_lr(&run->update.damping, run->options.optimizer.kfac.damping, (double)step, (double)run->steps,
                              (double)run->steps_per_epoch);

@@ -30,10 +30,15 @@ struct sgrad__run_data {
 };
 
 /* How weights are updated. */
+struct sgrad__lr_sum {                          /* zeros at first */
+    long steps;
+    double squares;
+};
 struct sgrad__run_update {
     const struct sgrad_optimizer *optimizer;
     struct sgrad_schedule schedule;             /* of the learning rate */
     double peak_lr;
+    struct sgrad__lr_sum lr_sum;                /* of the steps that were submitted */
     struct sgrad_schedule damping;              /* of the damping of second-order training (K-FAC) */
     double kfac_share; /* fraction of the ranks that precondition a layer; 0: one rank; below 0: chosen by
                           cost */
@@ -199,6 +204,8 @@ bool sgrad__run_is_asked(const struct sgrad__run *run);
 /* Return the learning rate, and the damping of K-FAC, of the step after STEP completed steps. */
 double sgrad__run_lr(const struct sgrad__run *run, long step);
 double sgrad__run_damping(const struct sgrad__run *run, long step);
+/* Returns lr_share (codelets.h) of the step after STEP completed steps. *SUM: the sum so far, of consecutive calls. */
+float sgrad__run_lr_share(const struct sgrad__run *run, struct sgrad__lr_sum *sum, long step);
 /* Returns true if each rank stores only a share of the parameters (--shard parameters), in training and in evaluations during
  * it. */
 bool sgrad__run_shares_parameters(const struct sgrad__run *run);

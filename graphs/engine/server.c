@@ -47,6 +47,7 @@ struct shard {
     long version;               /* number of updates */
     long ended;                 /* last announced step before a settle after whose last update no other may follow */
     int held;
+    struct sgrad__lr_sum lr_sum;
 };
 struct sgrad__server {
     struct sgrad__run *run;
@@ -132,7 +133,8 @@ static void update(struct session *session) {
         if (m->pushed == s->last) shard->ended = s->last;
     }
     session->step = (struct sgrad_step){ .seed = r->options.training.seed, .number = (uint32_t)++shard->version, .training = true,
-                                   .lr = (float)sgrad__run_lr(r, session->pushed - 1) };
+                                   .lr = (float)sgrad__run_lr(r, session->pushed - 1),
+                                   .lr_share = sgrad__run_lr_share(r, &shard->lr_sum, session->pushed - 1) };
     submit(session, session->is.chunks, session->is.reply, has_run, s);
     shard->held = 0;
     for (struct session *m = shard->session; m < shard->session + s->workers; m++)

@@ -93,6 +93,7 @@ int sgrad__run_submit_samples(struct sgrad__run *run, long step, const struct sg
         .epoch = (uint32_t)(step / run->steps_per_epoch),
         .training = true,
         .lr = (float)sgrad__run_lr(run, step),
+        .lr_share = sgrad__run_lr_share(run, &run->update.lr_sum, step),
         .damping = (float)sgrad__run_damping(run, step),
         .first = run->parallel.local_batch * run->program->share,
         .stop = vote_of(run, step),

@@ -199,6 +199,8 @@ void sgrad__run_print(const struct sgrad__run *run, FILE *to) {
         fprintf(to, "lookahead  every %ld steps, slow weights retain %g x (step / %ld)^%g of their value\n",
                 o->training.lookahead.every, o->training.lookahead.decay, run->steps, o->training.lookahead.power);
     if (o->training.ema > 0) fprintf(to, "weights    evaluated and saved as a moving average with decay %g\n", o->training.ema);
+    else if (run->update.optimizer->average)
+        fprintf(to, "weights    evaluated and saved as their average over all steps\n");
     sgrad__run_print_tuning(run, to);
     print_memory(run, to);
     print_spilling(run, to);

@@ -134,8 +134,9 @@ int sgrad__run_check_strategy(struct sgrad__run *run);
 /* The same for the present ranks. Sets run->parallel.servers, group_ranks and push_ranks. SGRAD_EINVAL: the options do not suit
  * them. */
 int sgrad__run_choose_strategy(struct sgrad__run *run);
-/* SGRAD_EINVAL: --shard is set, and optimizer OF, the value of --OPTION, can only update all parameters together. */
-int sgrad__run_check_shares(const struct sgrad__run *run, const struct sgrad_optimizer *of, const char *option);
+/* SGRAD_EINVAL: optimizer OF, the value of --OPTION, does not suit --shard, because it can only update all parameters together,
+ * or it averages the weights, which does not suit other averages or asynchronous strategies. */
+int sgrad__run_check_optimizer(const struct sgrad__run *run, const struct sgrad_optimizer *of, const char *option);
 /* tune.c.
  * Assigns the update of a parameter that several ranks store completely to one of them: with --shard, if the optimizer needs
  * whole parameters; otherwise, if its updates are expensive. OPTIONS: of the program. */

@@ -34,7 +34,21 @@ void sgrad__run_measure_room(struct sgrad__run *run) {
     sgrad_ranks_broadcast(&run->update.kfac_room, sizeof run->update.kfac_room, 0);
 }
 
-int sgrad__run_check_shares(const struct sgrad__run *run, const struct sgrad_optimizer *is, const char *option) {
+/* Returns an error if the optimizer averages the weights, and another option does not suit this. */
+static int check_average(const struct sgrad__run *run, const struct sgrad_optimizer *is, const char *option) {
+    const bool ema = run->options.training.ema > 0;
+    if (!is->average) return 0;
+    if (ema || run->options.training.lookahead.every)
+        return sgrad_log_error(SGRAD_EINVAL, "--%s cannot be combined with --%s %s, which averages the weights itself",
+                               ema ? "ema" : "lookahead", option, is->name);
+    if (run->parallel.strategy->asynchronous)
+        return sgrad_log_error(SGRAD_EINVAL, "--%s %s requires --strategy sync or ps, not %s", option, is->name,
+                               run->parallel.strategy->name);
+    return 0;
+}
+
+int sgrad__run_check_optimizer(const struct sgrad__run *run, const struct sgrad_optimizer *is, const char *option) {
+    SGRAD_TRY(check_average(run, is, option));
     if (!run->parallel.strategy->shards_optimizer || !sgrad__layer_hooks_of(is)) return 0;
     return sgrad_log_error(SGRAD_EINVAL, "--%s %s requires all parameters at once; it cannot be combined with --shard", option,
                            is->name);
@@ -63,7 +77,7 @@ int sgrad__run_check_strategy(struct sgrad__run *run) {
     if (o->evaluation.best && run->parallel.strategy->shards_parameters)
         return sgrad_log_error(SGRAD_EINVAL,
                                "--best cannot be combined with --shard parameters: no rank has all weights; use optimizer");
-    SGRAD_TRY(sgrad__run_check_shares(run, run->update.optimizer, "optimizer"));
+    SGRAD_TRY(sgrad__run_check_optimizer(run, run->update.optimizer, "optimizer"));
     SGRAD_TRY(parse_variant(o->optimizer.kfac.variant, &run->update.kfac_share));
     if (layers && sgrad__run_lag(run) > o->optimizer.kfac.eigen_every)
         return sgrad_log_error(SGRAD_EINVAL,

@@ -54,7 +54,7 @@ static int set_optimizers(struct sgrad__run *run) {
         if (!run->training->update[i].optimizer || !at) continue;
         const struct sgrad_optimizer *is = optimizer_at(at);
         if (!is) return SGRAD_ENAME;
-        SGRAD_TRY(sgrad__run_check_shares(run, is, "optimizer-of"));
+        SGRAD_TRY(sgrad__run_check_optimizer(run, is, "optimizer-of"));
         if (sgrad__layer_hooks_of(is) || run->training->hooks)
             return sgrad_log_error(SGRAD_EINVAL, "--optimizer-of '%s': optimizer %s must train all layers or none", list,
                                    run->training->hooks ? run->update.optimizer->name : is->name);

@@ -3,7 +3,7 @@
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 
-passes check sgd adamw lamb muon normuon ring doubling halving tree hierarchical relu --json
+passes check sgd adamw lamb muon normuon schedulefree ring doubling halving tree hierarchical relu --json
 grep -q '"good": false' out && wrong 'check: a record of its own is wrong'
 refuses 2 "unknown operation 'nothing'" check nothing
 

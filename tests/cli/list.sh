@@ -22,6 +22,7 @@ optimizers lars
 optimizers lamb
 optimizers muon
 optimizers normuon
+optimizers schedulefree
 datasets digits
 datasets text
 datasets tokens

@@ -1,11 +1,12 @@
-/* layerwise.c: layer-wise optimizers against the algorithms of their papers in double precision. (PyTorch has no LARS and no
- * LAMB, and Muon only in bf16.) A test trains a parameter for several steps with random gradients, then compares weights and
- * states.
+/* layerwise.c: layer-wise optimizers, and others that PyTorch does not have, against the algorithms of their papers in double
+ * precision. (PyTorch has Muon only in bf16.) A test trains a parameter for several steps with random gradients, then compares
+ * weights and states.
  *
  *     LARS   You, Gitman, Ginsburg 2017, algorithm 1, with its rate and momentum
  *     LAMB   You et al. 2019, algorithm 2, φ(z) = z
  *     Muon   Jordan et al. 2024, with the published coefficients of its five steps
  *     NorMuon  Li et al. 2025, with the norm of its authors' implementation
+ *     schedule-free AdamW  Defazio et al. 2024, algorithm 1, with all three sequences
  *
  * As in the implementations of LARS and LAMB, the ratio is 1 for vectors and if a norm is zero. */
 #include "codelets/updates.h"
@@ -15,6 +16,8 @@ SGRAD_UPDATE_KERNEL(lars);
 SGRAD_UPDATE_KERNEL(lamb);
 SGRAD_UPDATE_KERNEL(muon);
 SGRAD_UPDATE_KERNEL(normuon);
+SGRAD_UPDATE_KERNEL(schedulefree);
+SGRAD_UPDATE_KERNEL(schedulefree_average);
 
 enum { STEPS = 5, MOST = 12150 };
 
@@ -28,6 +31,7 @@ struct parameter {
     struct sgrad_view view;
     int64_t count;
     double w[MOST], state[2][MOST];
+    double x[MOST], z[MOST], sum;       /* of schedule-free training; sum of γ² */
 };
 
 /* G is the gradient, clipped. */
@@ -123,6 +127,22 @@ static void normuon(struct parameter *parameter, const double *g, const struct s
     muons(parameter, g, hyper, rate, true);
 }
 
+/* The gradients are those at y = w. */
+static void schedulefree(struct parameter *parameter, const double *g, const struct sgrad_hyper *hyper, double rate, int t) {
+    const double beta1 = hyper->beta1, beta2 = hyper->beta2, gamma = rate * sqrt(1 - pow(beta2, t));
+    parameter->sum += gamma * gamma;
+    const double c = gamma * gamma / parameter->sum;
+    for (int64_t i = 0; i < parameter->count; i++) {
+        double *w = &parameter->w[i], *v = &parameter->state[1][i], *z = &parameter->z[i], *x = &parameter->x[i];
+        if (t == 1) *z = *x = *w;
+        *v = beta2 * *v + (1 - beta2) * g[i] * g[i];
+        *z -= gamma * (g[i] / (sqrt(*v) + hyper->eps) + hyper->weight_decay * *w);
+        *x = (1 - c) * *x + c * *z;
+        *w = (1 - beta1) * *z + beta1 * *x;
+        parameter->state[0][i] = t > 1 ? *z - *w : 0;       /* not its rounding error */
+    }
+}
+
 /* What is tried: the shape, how large weights and gradients are, the rule's numbers. */
 struct trial {
     const char *name;
@@ -148,7 +168,10 @@ static const struct trial trials[] = {
 
 static void submit(const struct sgrad_kernel *kernel, int states, struct parameter *parameter, double *dw, double *squares,
                    const struct sgrad_hyper *hyper, double rate, int t) {
-    const struct sgrad_step step = { .number = (uint32_t)t, .training = true, .lr = (float)rate };
+    const double gamma = rate * sqrt(1 - pow(hyper->beta2, t));
+    parameter->sum += gamma * gamma;
+    const struct sgrad_step step = { .number = (uint32_t)t, .training = true, .lr = (float)rate,
+                                     .lr_share = (float)(gamma * gamma / parameter->sum) };
     run_kernel(kernel, hyper, &step, 0,
                (struct operand[]){ { parameter->view, SGRAD_RW, parameter->w },
                                    { parameter->view, SGRAD_R, dw },
@@ -156,6 +179,9 @@ static void submit(const struct sgrad_kernel *kernel, int states, struct paramet
                                    { parameter->view, SGRAD_RW, parameter->state[0] },
                                    { parameter->view, SGRAD_RW, parameter->state[1] } },
                3 + states);
+    if (kernel != &sgrad_schedulefree_kernel) return;
+    run_kernel(&sgrad_schedulefree_average_kernel, hyper, &step, 0,
+               (struct operand[]){ { parameter->view, SGRAD_R, parameter->w }, { parameter->view, SGRAD_RW, parameter->x } }, 2);
 }
 
 static void train(const struct sgrad_kernel *kernel, plain *rule, int states, const struct trial *trial, double tolerance) {
@@ -185,6 +211,8 @@ static void train(const struct sgrad_kernel *kernel, plain *rule, int states, co
             snprintf(text, sizeof text, "%s, %s, state %d after step %d", kernel->name, trial->name, s, k);
             assert_true(near(text, got.state[s], wanted.state[s], got.count, tolerance));
         }
+        snprintf(text, sizeof text, "%s, %s, average after step %d", kernel->name, trial->name, k);
+        assert_true(near(text, got.x, wanted.x, got.count, tolerance));
     }
 }
 
@@ -207,6 +235,12 @@ static void muon_is_the_published(void **state) {
 static void normuon_is_the_published(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) train(&sgrad_normuon_kernel, normuon, 2, &trials[i], 5e-4);
+}
+
+static void schedulefree_is_the_papers(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
+        train(&sgrad_schedulefree_kernel, schedulefree, 2, &trials[i], 1e-5);
 }
 
 /* What the ratio is for: how long a step is does not depend on how large the gradient is. */
@@ -235,6 +269,7 @@ int main(int argc, char **argv) {
         sentence("LAMB computes what its paper says", lamb_is_the_papers),
         sentence("Muon computes what its authors published", muon_is_the_published),
         sentence("NorMuon computes what its authors published", normuon_is_the_published),
+        sentence("schedule-free AdamW computes what its paper says", schedulefree_is_the_papers),
         sentence("the steps of LARS and LAMB do not depend on the scale of gradients", scale_of_gradients),
     };
     return run_on_devices(argc, argv, tests);

@@ -34,7 +34,7 @@ def test_volumes():
 
 
 def test_every_optimizer():
-    for name, lr in (("sgd", 0.05), ("adam", 1e-3), ("adamw", 1e-3), ("lamb", 1e-2), ("lars", 0.1)):
+    for name, lr in (("sgd", 0.05), ("adam", 1e-3), ("adamw", 1e-3), ("lamb", 1e-2), ("lars", 0.1), ("schedulefree", 2e-3)):
         agree((*SMALL, "--bn-group", "rank", "--optimizer", name, "--lr", lr, "--clip-norm", 0.5, "--steps", 6), 1e-4, TWO)
 
 

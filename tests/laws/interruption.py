@@ -27,7 +27,8 @@ NETWORKS = (
     (("--model", "llama:layers=1,heads=4,kv_heads=2,width=16,hidden=24,context=8,vocabulary=256", "--data", "text"), ("--batch", 16), 0.05),
 )
 OPTIONS = (
-    (0.3, ("--optimizer", "adamw", "--lr", 0.002), ("--optimizer", "lamb"), ("--optimizer", "muon"), ("--optimizer", "normuon"), ("--optimizer", "lars"),
+    (0.3, ("--optimizer", "adamw", "--lr", 0.002), ("--optimizer", "lamb"), ("--optimizer", "muon"), ("--optimizer", "normuon"),
+     ("--optimizer", "schedulefree"), ("--optimizer", "lars"),
      ("--nesterov",), ("--optimizer", "kfac", "--kfac-factor-every", 2, "--kfac-eigen-every", 4),
      ("--optimizer", "kfac", "--kfac-factor-every", 3, "--kfac-eigen-every", 3, "--kfac-lag", 0)),
     (0.3, ("--schedule", "cosine"), ("--schedule", "onecycle"), ("--schedule", "step:1,2:0.1"), ("--schedule", "poly:2")),
