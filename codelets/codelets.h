@@ -359,6 +359,7 @@ struct sgrad_hyper {
     float kl_clip;          /* κ of second-order training: kfac.c; 0: no clipping */
     float lr_scale;             /* learning-rate multiplier; 0: 1 */
     bool nesterov;
+    int every;              /* steps between two decompositions of SOAP (soap.c); 0: its default */
 };
 
 #ifdef __cplusplus

@@ -48,6 +48,9 @@ static inline SGRAD_BOTH float sgrad_schedulefree_weight(float beta1, const stru
     return all > 0 ? share / all : 1;
 }
 
+/* The longest side of a matrix that SOAP (soap.c) rotates. */
+enum { SGRAD_SOAP_SIDE = 2048 };
+
 /* Lookahead (lookahead.c; Zhang, Lucas, Hinton, Ba, arXiv:1907.08610; Jordan, arXiv:2404.00498). Attributes: this struct.
  * Operands: 0 weights F32 (RW), 1 slow weights F32 (RW). The slow weights retain the fraction decay·(step/steps)^power of their
  * value and take the rest from the weights. The weights are then set to the slow weights. */

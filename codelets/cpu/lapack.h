@@ -1,4 +1,4 @@
-/* lapack.h: LAPACK's functions for symmetric matrices. Private to codelets/. */
+/* lapack.h: LAPACK's functions. Private to codelets/. */
 #ifndef SGRAD_CODELETS_CPU_LAPACK_H
 #define SGRAD_CODELETS_CPU_LAPACK_H
 
@@ -7,10 +7,16 @@
 #include <stdint.h>
 
 /* LAPACK functions, with Fortran's calling convention; matrices are column-major. *INFO is 0 after success. dsyevd computes
- * all eigenvalues, and the eigenvectors, of a symmetric matrix; dpotrf its Cholesky decomposition; dpotri the inverse from
- * that. */
+ * all eigenvalues, and the eigenvectors, of a symmetric matrix, as ssyevd does in F32; dpotrf its Cholesky decomposition; dpotri
+ * the inverse from that; sgelqf the LQ decomposition of a matrix (m,n), and sorglq its Q. */
 void dsyevd_(const char *job, const char *triangle, const int *n, double *matrix, const int *rows, double *values, double *work,
              const int *work_size, int *more_work, const int *more_size, int *info, size_t job_length, size_t triangle_length);
+void ssyevd_(const char *job, const char *triangle, const int *n, float *matrix, const int *rows, float *values, float *work,
+             const int *work_size, int *more_work, const int *more_size, int *info, size_t job_length, size_t triangle_length);
+void sgelqf_(const int *m, const int *n, float *matrix, const int *rows, float *scales, float *work, const int *work_size,
+             int *info);
+void sorglq_(const int *m, const int *n, const int *reflectors, float *matrix, const int *rows, const float *scales, float *work,
+             const int *work_size, int *info);
 void dpotrf_(const char *triangle, const int *n, double *matrix, const int *rows, int *info, size_t triangle_length);
 void dpotri_(const char *triangle, const int *n, double *matrix, const int *rows, int *info, size_t triangle_length);
 

@@ -16,6 +16,7 @@ struct sgrad_train_options sgrad_train_defaults(void) {
         .optimizer.weight_decay = 1e-4,
         .optimizer.beta1 = -1,
         .optimizer.beta2 = -1,
+        .optimizer.soap_every = 10,
         .optimizer.eps = 1e-8,
         .optimizer.trust = 0.001,
         .optimizer.kfac.damping = 0.003,

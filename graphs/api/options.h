@@ -166,6 +166,7 @@ struct sgrad_optimizer_options {
     double weight_decay, eps, trust;            /* trust: the trust coefficient of LARS */
     const char *weight_decay_of;                /* multipliers of the weight decay, by pattern; NULL: none */
     bool nesterov, no_decay_1d;                 /* Nesterov momentum; no weight decay of 1-D parameters (biases, batch norm) */
+    long soap_every;                            /* steps between two decompositions of SOAP */
     struct sgrad_kfac_options kfac;
 };
 

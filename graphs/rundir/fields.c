@@ -41,6 +41,7 @@ static const struct field {
     FIELD("beta2", REAL, optimizer.beta2),
     FIELD("eps", REAL, optimizer.eps),
     FIELD("trust", REAL, optimizer.trust),
+    FIELD("soap_every", INTEGER, optimizer.soap_every),
     FIELD("kfac_damping", REAL, optimizer.kfac.damping),
     FIELD("kfac_damping_schedule", TEXT, optimizer.kfac.damping_schedule),
     FIELD("kfac_decay", REAL, optimizer.kfac.decay),

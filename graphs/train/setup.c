@@ -50,6 +50,7 @@ static void set_hyper(struct sgrad__run *run) {
             .trust = (float)o->optimizer.trust,
             .kl_clip = (float)o->optimizer.kfac.clip,
             .nesterov = o->optimizer.nesterov,
+            .every = (int)o->optimizer.soap_every,
             .lr_scale = (float)sgrad__number_of(o->optimizer.lr_of, p->name, 1),
         };
     }
@@ -60,6 +61,7 @@ static int open_weights(struct sgrad__run *run) {
     const struct sgrad_program_options how = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
     run->training->sharers =
         run->parallel.strategy && run->parallel.strategy->shards_optimizer && run->context->ranks > 1 ? run->context->ranks : 0;
+    set_hyper(run);
     if (run->data.train) sgrad__run_assign_updates(run, &how);
     if (how.shares) sgrad__training_share_parameters(run->training);
     SGRAD_TRY(sgrad__parameters_allocate(run->graph, run->options.training.seed));
@@ -67,7 +69,6 @@ static int open_weights(struct sgrad__run *run) {
     if (run->data.train && run->training->hooks) SGRAD_TRY(run->training->hooks->allocate(run->training, &how));
     if (run->data.train && run->options.training.lookahead.every) SGRAD_TRY(sgrad__training_keep_slow(run->training));
     if (run->data.train) SGRAD_TRY(sgrad__training_average(run->training, run->options.training.ema > 0));
-    set_hyper(run);
     const struct sgrad__imported *imported = run->graph->imported;
     const char *skip = run->data.train ? run->options.model.init_skip : NULL;  /* an evaluation loads all weights */
     if (!run->options.model.init || run->files.restores)

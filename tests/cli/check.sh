@@ -3,7 +3,7 @@
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 
-passes check sgd adamw lamb muon normuon schedulefree ring doubling halving tree hierarchical relu --json
+passes check sgd adamw lamb muon normuon schedulefree soap ring doubling halving tree hierarchical relu --json
 grep -q '"good": false' out && wrong 'check: a record of its own is wrong'
 refuses 2 "unknown operation 'nothing'" check nothing
 
@@ -78,7 +78,7 @@ passes check --plugin ./right.so mine
 says '^mine: passed as an optimizer$'
 refuses 1 'optimizer mine, .*: writes operand 4, but its record has only 1 state' check --plugin ./more.so mine
 refuses 1 'optimizer mine, .*: never writes its state mean' check --plugin ./less.so mine
-refuses 1 'optimizer mine, .*: its first step does not go against' check --plugin ./climbs.so mine
+refuses 1 'optimizer mine, .*: its first two steps do not go against' check --plugin ./climbs.so mine
 refuses 1 'optimizer mine, .*: with a quarter of the learning rate' check --plugin ./deaf.so mine
 refuses 1 'optimizer mine, .*: with clipping to half' check --plugin ./unclipped.so mine
 refuses 1 'optimizer mine, .*: a shard, updated separately' check --plugin ./whole.so mine

@@ -23,6 +23,7 @@ optimizers lamb
 optimizers muon
 optimizers normuon
 optimizers schedulefree
+optimizers soap
 datasets digits
 datasets text
 datasets tokens

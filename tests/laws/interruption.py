@@ -28,7 +28,7 @@ NETWORKS = (
 )
 OPTIONS = (
     (0.3, ("--optimizer", "adamw", "--lr", 0.002), ("--optimizer", "lamb"), ("--optimizer", "muon"), ("--optimizer", "normuon"),
-     ("--optimizer", "schedulefree"), ("--optimizer", "lars"),
+     ("--optimizer", "schedulefree"), ("--optimizer", "soap", "--soap-every", 2), ("--optimizer", "lars"),
      ("--nesterov",), ("--optimizer", "kfac", "--kfac-factor-every", 2, "--kfac-eigen-every", 4),
      ("--optimizer", "kfac", "--kfac-factor-every", 3, "--kfac-eigen-every", 3, "--kfac-lag", 0)),
     (0.3, ("--schedule", "cosine"), ("--schedule", "onecycle"), ("--schedule", "step:1,2:0.1"), ("--schedule", "poly:2")),

@@ -25,10 +25,12 @@ NETWORKS = (
     (("--model", "exported convnet", "--data", "digits"), True, True),
     (("--model", "exported vit_tiny:layers=1,heads=2,width=16", "--data", "synthetic:8x8x3,10,128"), False, False),
 )
-RATES = {"sgd": 0.02, "adam": 1e-3, "adamw": 1e-3, "kfac": 0.01, "lars": 0.1, "lamb": 1e-3, "muon": 5e-3, "normuon": 5e-3}
+RATES = {"sgd": 0.02, "adam": 1e-3, "adamw": 1e-3, "kfac": 0.01, "lars": 0.1, "lamb": 1e-3, "muon": 5e-3, "normuon": 5e-3,
+         "schedulefree": 1e-3}
 # These divide a gradient by its own size, and K-FAC by its curvature, so that they would turn the rounding error of a gradient near zero
 # into a step of full length. With a larger term in the denominator they do not, and the limits need not depend on the optimizer.
-NORMALISED = ("adam", "adamw", "lamb", "*.bias=adamw")
+NORMALISED = ("adam", "adamw", "lamb", "schedulefree", "*.bias=adamw")
+# SOAP is left out: where its preconditioners have no full rank, rounding decides on their eigenvectors (tests/train/shard.py has it, exactly).
 DENOMINATOR = ("--eps", 1e-3)
 DAMPING = ("--kfac-damping", 0.3)
 

@@ -103,19 +103,21 @@ def test_dealt_out_in_stages():
 
 
 def test_states_of_their_own_shape():
-    """NorMuon has a number for each row of a matrix. One rank stores it, whoever asks for shares; in files it is whole."""
-    words = (*MUON, "--optimizer", "normuon", "--steps", 4, "--cpus", 1)
-    whole = folder("whole")
-    stargrad(*words, "--out", whole)
-    for count, more in ((2, ()), (4, ("--shard", "optimizer")), (2, ("--shard", "parameters"))):
-        out = folder("dealt")
-        ranks(count, *words, *more, "--out", out)
-        for name in ("model.safetensors", "checkpoint-3.safetensors"):
-            assert content(out, name) == content(whole, name), (count, more, name)
-        for name in ("model.safetensors", "checkpoint-4.safetensors"):
-            os.remove(os.path.join(out, name))
-        ranks(3 - count // 2, *words, "--out", out, "--resume")
-        assert (losses(out), content(out)) == (losses(whole), content(whole)), (count, more)
+    """NorMuon has a number for each row of a matrix, SOAP matrices for each side. One rank stores them, whoever asks for shares; in files
+    they are whole."""
+    for optimizer in (("normuon",), ("soap", "--lr", 0.003, "--soap-every", 2)):
+        words = (*MUON, "--optimizer", *optimizer, "--steps", 5, "--cpus", 1)
+        whole = folder("whole")
+        stargrad(*words, "--out", whole)
+        for count, more in ((2, ()), (4, ("--shard", "optimizer")), (2, ("--shard", "parameters"))):
+            out = folder("dealt")
+            ranks(count, *words, *more, "--out", out)
+            for name in ("model.safetensors", "checkpoint-3.safetensors"):
+                assert content(out, name) == content(whole, name), (optimizer, count, more, name)
+            for name in ("model.safetensors", "checkpoint-5.safetensors"):
+                os.remove(os.path.join(out, name))
+            ranks(3 - count // 2, *words, "--out", out, "--resume")
+            assert (losses(out), content(out)) == (losses(whole), content(whole)), (optimizer, count, more)
     whole, stages = folder("flat"), folder("stages")
     start = (*GPT, "--optimizer", "normuon", "--steps", 4, "--checkpoint-every", "4s")
     stargrad(*start, "--out", whole)
