@@ -220,7 +220,7 @@ struct sgrad_kernel {
      * *BYTES. 0, or NULL: do not pack. pack writes FROM in that layout to TO (64-byte aligned). ARGS have no data. */
     int weight_operand, (*pack_layout)(const struct sgrad_args *args, size_t *bytes);
     void (*pack)(const struct sgrad_args *args, const void *from, void *to);
-    bool accumulates, in_place;    /* on CPUs: outputs support accumulate; they may have the memory of an input of the same view */
+    bool accumulates, in_place;     /* on CPUs: accumulate is supported for every output; outputs may replace equal inputs */
     bool batched;                                              /* on GPUs: one launch also does the calls linked by args->next */
     /* Like cuda, but may also run the first of the COUNT kernels in NEXT, which follow in the same task. Returns the number of
      * these that it ran. 0: it ran nothing, not even this kernel. NULL: no fusion. */

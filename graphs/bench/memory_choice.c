@@ -86,7 +86,8 @@ static struct sgrad__program *build(const struct chooser *chooser, const struct 
                 { true, SGRAD__MOVES_WEIGHTS } };
     struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
     struct sgrad__program *program;
-    const int ways = chooser->is->write <= 0 || chooser->is->read <= 0 ? 1 : saved > 0 ? 2 : sizeof way / sizeof *way;
+    const bool disk = chooser->is->write > 0 && chooser->is->read > 0;
+    const int ways = !disk ? 1 : saved > 0 ? 2 : sizeof way / sizeof *way;
     o.cpus = chooser->pace.workers;
     for (int i = 0; i < ways; i++) {
         const struct sgrad__memory_use use = sgrad__run_memory_use(run, way[i].moved);
@@ -186,8 +187,8 @@ static void draw(const struct chooser *chooser, const struct sgrad__program *pro
 
 /* ---- all choices ---- */
 
-/* Adds the choice of RUN with SHARD. WHOLE: its program without a limit. Draws the curves of the first one. Returns true if it fits
- * without moves. */
+/* Adds the choice of RUN with SHARD. WHOLE: its program without a limit. Draws the curves of the first one. Returns true if it
+ * fits without moves. */
 static bool add(struct chooser *chooser, const struct sgrad__run *run, const struct sgrad__program *whole, const char *shard) {
     struct sgrad_memory_result *all = chooser->result;
     const struct sgrad__memory memory = sgrad__program_memory(whole, chooser->pace.workers, NULL);

@@ -328,8 +328,8 @@ int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[
 #define SGRAD__WEIGHTS_FORMAT "pt"       /* value of the metadata's key "format": names and layouts are PyTorch's */
 /* A copy of items in host memory, or in a temporary file (items.folder), for a file. sgrad__weights_copy waits for the tasks that
  * change the items; whole values of split items must exist. VALUE: a tensor for each item, which is copied instead of the item;
- * NULL, or an element NULL: the item is copied. The caller must free the copy with sgrad__weights_free. sgrad__weights_write may be
- * called only once, on any thread. */
+ * NULL, or an element NULL: the item is copied. The caller must free the copy with sgrad__weights_free. sgrad__weights_write may
+ * be called only once, on any thread. */
 struct sgrad__weights {
     struct sgrad__items items;
     void **value;               /* per item, in the layout of memory; once written, in that of files */

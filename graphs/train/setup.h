@@ -240,8 +240,8 @@ void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
  * Collective. SGRAD_EINVAL: the options do not fit together. SGRAD_EIO: the folder. SGRAD_ENOMEM: the limit is too low; the
  * message names the lowest possible one. */
 int sgrad__run_limit_memory(struct sgrad__run *run);
-/* The memory of a rank that its steps do not use, in bytes: other parts; an evaluation, when no steps run, with the weights that it
- * reads from the file. */
+/* The memory of a rank that its steps do not use, in bytes: other parts; an evaluation, when no steps run, with the weights that
+ * it reads from the file. */
 struct sgrad__memory_use {
     double other, evaluation;
 };

@@ -75,7 +75,8 @@ static void use_at(const struct sgrad__program *p, struct places *places, int b,
 /* Returns the places without offsets. The caller must free the arrays. */
 static struct places find_places(const struct sgrad__program *p) {
     const size_t buffers = (size_t)p->buffer_count + 1;
-    struct places places = { .of = sgrad_xcalloc(buffers, sizeof *places.of), .first = sgrad_xcalloc(buffers, sizeof *places.first),
+    struct places places = { .of = sgrad_xcalloc(buffers, sizeof *places.of),
+                             .first = sgrad_xcalloc(buffers, sizeof *places.first),
                              .place = sgrad_xcalloc(buffers, sizeof *places.place) };
     for (int i = 0; i < p->instruction_count; i++)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
