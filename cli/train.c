@@ -175,9 +175,9 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(model.recompute) },
     { "memory", "SIZE",
       "memory that a rank may use, such as 8G, or 50% of the machine's; if a step requires more, the run ends with an error, or "
-      "moves activations to --spill; 0: no limit [0]",
+      "moves data to --spill; 0: no limit [0]",
       &sgrad__memory, SGRAD__FIELD(parallel.memory), 0, 1e18 },
-    { "spill", "DIR|none", "folder on a fast disk for activations that exceed --memory [none]", &sgrad__text,
+    { "spill", "DIR|none", "folder on a fast disk for data that exceed --memory [none]", &sgrad__text,
       SGRAD__FIELD(parallel.spill) },
     { "no-fuse", NULL, "run each operation as a separate task", &sgrad__flag, SGRAD__FIELD(parallel.no_fuse) },
     { "no-cuda-graphs", NULL,
