@@ -13,6 +13,10 @@ extern "C" {
 void sgrad_bound_kernel_profile(struct sgrad_bound_kernel *call);
 double sgrad_bound_kernel_took(const struct sgrad_bound_kernel *call, int64_t *tasks);
 
+/* Returns the mean seconds of CALL's tasks on WORKER in earlier runs, without profiling, if there is at least one measurement
+ * (sgrad_bound_kernel_expected requires ten); NAN: there is none. */
+double sgrad_bound_kernel_mean(const struct sgrad_bound_kernel *call, int worker);
+
 /* profile enables StarPU's worker profiling and resets its counters. busy reports worker I, from 0, of this process: its name
  * ("cpu0", "cuda1") in NAME of SIZE bytes, and in *SHARE the fraction of time, 0 to 1, that it spent in tasks since the previous
  * call. It resets the worker's counters. Returns false if there is no worker I. */

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "runtime/gate.h"
 #include "runtime/internal.h"
+#include "runtime/profile.h"
 #include "runtime/runtime.h"
 
 #include <assert.h>
@@ -235,6 +236,15 @@ double sgrad_bound_kernel_expected(const struct sgrad_bound_kernel *call, int wo
     struct starpu_perfmodel_arch *arch = starpu_worker_get_perf_archtype(worker, 0);
     if (!call->codelet->model->is_loaded) load_measurements(call, arch);
     return 1e-6 * starpu_perfmodel_history_based_expected_perf(call->codelet->model, arch, call->hash);
+}
+
+double sgrad_bound_kernel_mean(const struct sgrad_bound_kernel *call, int worker) {
+    struct starpu_perfmodel_arch *arch = starpu_worker_get_perf_archtype(worker, 0);
+    if (!call->codelet->model->is_loaded) load_measurements(call, arch);
+    const struct starpu_perfmodel_per_arch *measured = starpu_perfmodel_get_model_per_arch(call->codelet->model, arch, 0);
+    for (const struct starpu_perfmodel_history_list *l = measured ? measured->list : NULL; l; l = l->next)
+        if (l->entry->footprint == call->hash && l->entry->nsample > 0) return 1e-6 * l->entry->mean;
+    return NAN;
 }
 
 /* ---- tasks ---- */

@@ -20,6 +20,7 @@
 #include "graphs/compiler/builder.h"
 #include "graphs/compiler/passes/residence.h"
 #include "runtime/partitions.h"
+#include "runtime/profile.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ struct sequence {
 
 /* Returns the mean duration of IN as measured in earlier runs or, if it is unknown, by its operations and bytes. */
 static double seconds_of(const struct sgrad__instruction *in, const struct sgrad__memory_limit *limit) {
-    const double measured = sgrad_workers() && in->call->codelet ? sgrad_bound_kernel_expected(in->call, 0) : NAN;
+    const double measured = sgrad_workers() && in->call->codelet ? sgrad_bound_kernel_mean(in->call, 0) : NAN;
     const double arithmetic = in->call->flops / limit->flops, memory = in->call->bytes / limit->bandwidth;
     if (measured > 0) return measured;
     return arithmetic > memory ? arithmetic : memory;
