@@ -76,8 +76,8 @@ static double schedule(const struct chooser *chooser, const struct sgrad__progra
     return seconds;
 }
 
-/* Builds the program of RUN within the limit, which moves as little as possible. SAVED: bytes that other ranks store; *OTHER is set
- * to the bytes that steps do not use. NULL: there is none. */
+/* Builds the program of RUN within the limit, which moves as little as possible. SAVED: bytes that other ranks store; *OTHER is
+ * set to the bytes that steps do not use. NULL: there is none. */
 static struct sgrad__program *build(const struct chooser *chooser, const struct sgrad__run *run, double saved, double *other) {
     static const struct {
         bool spills;
