@@ -39,9 +39,9 @@ def train(name, *more):
 
 
 def check_losses(name, *more):
-    """Rounding errors may be five times those of PyTorch, because they depend on the processor and the order of sums. They grow from
-    step to step, so in the last five they may be ten times as large."""
-    within, got, exact = max(2e-5, 5 * NETWORKS[name]["spread"]), losses(train(name, "--steps", 10, *more)), NETWORKS[name]["loss"]
+    """Rounding errors may be three times those of PyTorch, because they depend on the processor, and on the algorithms of convolutions,
+    which are the fastest ones in a measurement. They grow from step to step, so in the last five they may be ten times as large."""
+    within, got, exact = max(2e-5, 3 * NETWORKS[name]["spread"]), losses(train(name, "--steps", 10, *more)), NETWORKS[name]["loss"]
     close(f"{name} {more}", got[:5], exact[:5], within)
     close(f"{name} {more}", got, exact, 10 * within)
 
