@@ -250,6 +250,8 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(output.tensorboard) },
     { "histograms", "N", "write histograms of weights and gradients for TensorBoard every N steps; 0: never", &sgrad__whole,
       SGRAD__FIELD(output.histograms), 0, 2147483647 },
+    { "slow-rank", NULL, "name a rank that computes for much longer than the others", &sgrad__flag,
+      SGRAD__FIELD(output.slow_rank) },
     { "prometheus", "PORT", "serve current metrics for Prometheus at 127.0.0.1:PORT/metrics", &sgrad__whole,
       SGRAD__FIELD(output.prometheus), 1, 65535 },
     { "print", NULL, "print the network and the tasks of a step, without training", &sgrad__flag, SGRAD__FIELD(output.print) },

@@ -121,6 +121,17 @@ static int add_failure(const struct place *at, json_t *row, struct sgrad__histor
     return 0;
 }
 
+static int add_slow_rank(const struct place *at, json_t *row, struct sgrad__history *history) {
+    static const char *const numbers[] = { "step", "rank", "times" };
+    double value;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) SGRAD_TRY(number(at, row, numbers[i], &value));
+    if (!json_is_string(json_object_get(row, "host"))) return malformed(at, "the description of the slow rank is malformed");
+    if (!history->slow_ranks) history->slow_ranks = json_array();
+    json_object_del(row, "event");
+    json_array_append(history->slow_ranks, row);
+    return 0;
+}
+
 static int add_line(const struct place *at, const char *line, size_t length, struct sgrad__history *history) {
     json_error_t error;
     json_t *row = json_loadb(line, length, JSON_REJECT_DUPLICATES, &error);
@@ -132,6 +143,7 @@ static int add_line(const struct place *at, const char *line, size_t length, str
     else if (!strcmp(event, "epoch")) result = add_epoch(at, row, history);
     else if (!strcmp(event, "classes")) result = add_classes(at, row, history);
     else if (!strcmp(event, "failure")) result = add_failure(at, row, history);
+    else if (!strcmp(event, "slow_rank")) result = add_slow_rank(at, row, history);
     json_decref(row);
     return result;
 }
@@ -220,6 +232,7 @@ void sgrad__history_free(struct sgrad__history *history) {
     json_decref(history->options);
     json_decref(history->classes);
     json_decref(history->failures);
+    json_decref(history->slow_ranks);
     for (int i = 0; i < history->epochs; i++) json_decref(history->epoch[i].classes);
     free(history->step);
     free(history->epoch);

@@ -35,6 +35,7 @@ struct sgrad__history {
     int trained;                        /* index of the metric that is also recorded for the training split */
     struct sgrad__history_metric metric[SGRAD__MOST_METRICS];
     json_t *classes;                    /* while reading: the scores of the next epoch; NULL: none */
+    json_t *slow_ranks;                 /* list of slow ranks; NULL: none */
     json_t *failures;                   /* list of the losses of ranks after which launch has restarted the run; NULL: none */
     struct sgrad__history_moves moves;
     int steps, epochs;                  /* numbers of recorded steps and evaluations */

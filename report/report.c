@@ -81,6 +81,7 @@ static json_t *as_json(const struct sgrad_report *report) {
     json_object_set_new(json, "samples", json_string(h->samples));
     if (h->failures) json_object_set(json, "failures", h->failures);
     if (h->moves.steps) json_object_set_new(json, "moves", sgrad__moves_as_json(h));
+    if (h->slow_ranks) json_object_set(json, "slow_ranks", h->slow_ranks);
     if (best) {
         json_object_set_new(json, "best", json_pack("{s:o?}", "epoch", json_real(best->epoch)));
         add_tests(json_object_get(json, "best"), h, best, h->main, h->main + 1);
@@ -146,6 +147,15 @@ static void print_failures(const json_t *failures) {
                sgrad_plural((int64_t)steps, "step", "steps"));
 }
 
+static void print_slow_ranks(const json_t *slow_ranks) {
+    json_t *is;
+    size_t i;
+    json_array_foreach(slow_ranks, i, is)
+        printf("slow rank  until step %.0f: rank %.0f on %s computed %.1f times as long as the others\n",
+               json_number_value(json_object_get(is, "step")), json_number_value(json_object_get(is, "rank")),
+               text_of(is, "host"), json_number_value(json_object_get(is, "times")));
+}
+
 #define NUMBER(x) sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 })
 
 #define METRIC(metric, x) sgrad__history_text(metric, x, (char[SGRAD_NUMBER_TEXT]){ 0 })
@@ -177,6 +187,7 @@ static void print_history(const struct sgrad__history *history) {
     printf("%s on %s\n", text_of(json_object_get(history->config, "identity"), "model"), text_of(history->options, "data"));
     print_settings(history);
     print_failures(history->failures);
+    print_slow_ranks(history->slow_ranks);
     print_epochs(history);
     printf("\n%.0f %s, last loss %s; %.4g %s/s (median)\n", last->step, sgrad_plural((int64_t)last->step, "step", "steps"),
            NUMBER(last->loss), sgrad__history_median_rate(history), history->samples);

@@ -244,6 +244,7 @@ struct sgrad_output_options {
     const char *show_batch;                     /* PNG file: plot the first training batch, and run nothing; NULL: off */
     long histograms;                            /* steps between histograms of all weights and gradients, for
                                                    TensorBoard; 0: none */
+    bool slow_rank;                             /* names a rank that computes for much longer than the others */
     int prometheus;                             /* port of 127.0.0.1 that serves current values (/metrics); 0: none */
     struct sgrad_step_range trace;              /* steps to record */
     struct sgrad_train_events events;           /* called during training; zeros: none */

@@ -121,6 +121,7 @@ static const struct field {
     FIELD("tensorboard", FLAG, output.tensorboard),
     FIELD("histograms", INTEGER, output.histograms),
     FIELD("prometheus", INTEGER, output.prometheus),
+    FIELD("slow_rank", FLAG, output.slow_rank),
     FIELD("window", INTEGER, parallel.steps_in_flight),
     FIELD("stall_timeout", REAL, parallel.stall_timeout),
     FIELD("cpus", INTEGER, parallel.cpus),

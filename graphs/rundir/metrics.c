@@ -39,6 +39,7 @@ struct sgrad__metrics {
     char **name;                /* names of the values: of a step, then "test/loss", …, then "busy/cpu0", … */
     struct sgrad__tensorboard *tensorboard;
     struct sgrad__prometheus *prometheus;
+    struct sgrad__slow_rank *slow;      /* NULL: the load of other ranks is unknown */
     int event_status;           /* the last value other than 0 of a function of the events */
     bool bar;                   /* terminal supports a progress bar */
     double drawn;               /* when the bar was last drawn */
@@ -189,6 +190,7 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     m->bar = options->terminal && sgrad_terminal(fileno(options->terminal));
     m->interval = interval();
     m->failure = sgrad__failure_read();
+    m->slow = options->workers ? sgrad__slow_rank_open(options->workers) : NULL;
     const struct sgrad__position *at = options->resumed;
     int error = at ? drop_lines(m) : 0;
     const bool last = at && at->step >= options->steps;
@@ -212,6 +214,7 @@ void sgrad__metrics_close(struct sgrad__metrics *metrics) {
     json_decref(metrics->failure);
     sgrad__tensorboard_close(metrics->tensorboard);
     sgrad__prometheus_close(metrics->prometheus);
+    sgrad__slow_rank_close(metrics->slow);
     for (int i = 0; i < metrics->names; i++) free(metrics->name[i]);
     free(metrics->name);
     free(metrics->path);
@@ -365,6 +368,23 @@ static int write_failure(struct sgrad__metrics *metrics, long step) {
     return end_line(metrics, NULL);
 }
 
+/* Writes a line and a warning if a rank is found to be slow by the busy fractions of STEP. */
+static int find_slow_rank(struct sgrad__metrics *metrics, long step, const double *busy) {
+    double times = 0;
+    const int rank = metrics->slow && busy ? sgrad__slow_rank_add(metrics->slow, busy, &times) : -1;
+    if (rank < 0) return 0;
+    sgrad_log_warning("rank %d on host %s computes %.1f times as long as the other ranks, which wait for it", rank,
+                      sgrad_rank_host(rank), times);
+    begin_line(metrics);
+    json_t *host = sgrad_json_text(sgrad_rank_host(rank));
+    char *name = json_dumps(host, JSON_ENCODE_ANY);
+    fprintf(metrics->file, "{\"event\":\"slow_rank\",\"step\":%ld,\"rank\":%d,\"host\":%s,\"times\":%s}\n", step, rank, name,
+            NUMBER(times));
+    free(name);
+    json_decref(host);
+    return end_line(metrics, NULL);
+}
+
 int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event) {
     if (!metrics) return 0;
     const double time = event->time, seconds = time - metrics->last, rate = (double)metrics->is.batch / seconds;
@@ -394,6 +414,7 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
     }
     print_progress(metrics, event->step, loss, time);
     SGRAD_TRY(end_line(metrics, metrics->is.events ? metrics->is.events->step : NULL));
+    SGRAD_TRY(find_slow_rank(metrics, event->step, event->busy));
     return metrics->failure ? write_failure(metrics, event->step) : 0;
 }
 

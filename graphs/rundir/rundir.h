@@ -187,6 +187,17 @@ int sgrad__checkpoint_load(struct sgrad__training *training, const char *path, c
 /* Returns the processor seconds that a written checkpoint took. CHECKPOINT may be NULL, or still being written: 0. */
 double sgrad__checkpoint_seconds(const struct sgrad__checkpoint *checkpoint);
 
+/* ---- slow_rank.c ---- */
+
+struct sgrad__workers;
+struct sgrad__slow_rank;
+/* The caller must close it; NULL is allowed there. */
+struct sgrad__slow_rank *sgrad__slow_rank_open(const struct sgrad__workers *workers);
+void sgrad__slow_rank_close(struct sgrad__slow_rank *slow);
+/* Adds a step. BUSY: by worker of all ranks, the fraction of time in tasks. Returns the rank that computes for much longer than
+ * the others and was not reported yet, and stores how many times longer in *TIMES; -1: none. */
+int sgrad__slow_rank_add(struct sgrad__slow_rank *slow, const double *busy, double *times);
+
 /* ---- snapshot_folder.c: checkpoints in memory ------------------------------------------------------------------------ */
 
 /* Returns the name of the folder of snapshots of the run in FOLDER. The caller must free it. NULL: it has no lock. */

@@ -258,7 +258,8 @@ static int open_placement(struct sgrad__run *run) {
 }
 
 static int watch_workers(struct sgrad__run *run) {
-    run->files.workers = sgrad__workers_watch(run->context, run->options.output.tensorboard || run->options.output.prometheus);
+    run->files.workers = sgrad__workers_watch(run->context, run->options.output.tensorboard || run->options.output.prometheus ||
+                                                              run->options.output.slow_rank);
     return 0;
 }
 

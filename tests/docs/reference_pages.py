@@ -10,8 +10,8 @@ from markdown import BUILD, SOURCE, STARGRAD, main, pages, prose, pytest, read
 # Options that pages and README.md name and that belong to programs of others.
 OTHERS = {
     "mpirun": "bind-to map-by mca oversubscribe report-bindings",
-    "sbatch, srun, scancel": "array batch cpu-bind cpus-per-task exclusive gres kill-on-bad-exit mpi nodes ntasks ntasks-per-node open-mode overcommit "
-                             "requeue signal time wrap",
+    "sbatch, srun, scancel": "array batch cpu-bind cpus-per-task exclusive gres kill-on-bad-exit mpi no-kill nodes ntasks ntasks-per-node open-mode "
+                             "overcommit requeue signal time wrap",
     "configure of Autoconf and of StarPU": "datadir docdir enable-maxbuffers libdir prefix",
     "configure of Stargrad, for any library": "with-LIBRARY",
     "pip, pkg-config": "cflags libs no-index",

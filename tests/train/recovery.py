@@ -348,7 +348,7 @@ def resize(out, process, hosts, slots, said, step):
 
 def resized(slots, *options, run=RUN):
     """The run of 2 ranks, whose hosts get each of the slots in turn. Returns its folder, what launch said, and the steps of the changes."""
-    out, hosts, at = folder("resized"), os.path.join(FOLDER, "hosts"), []
+    out, hosts, at = folder("resized"), os.path.join(FOLDER, "hostfile"), []
     with open(hosts, "w", encoding="ascii") as file:
         file.write("localhost slots=2\n")
     words = [*command("launch", "-n", 2, "--hostfile", hosts, "--resize", "--"), *map(str, (*run, "--checkpoint-every", 0, *options, "--out", out))]
