@@ -70,6 +70,8 @@ def test_optimizer_of():
     run = ("--model", "mlp", "--data", "digits", "--steps", 6, "--lr", 0.01)
     adamw = tensors(train(*run, "--optimizer", "adamw")[1])
     assert tensors(train(*run, "--optimizer", "muon", "--optimizer-of", "*=adamw")[1]) == adamw
+    for words in (("normuon", "--optimizer-of", "*=adamw"), ("adamw", "--beta1", 0.9, "--beta2", 0.999)):
+        assert tensors(train(*run, "--optimizer", *words)[1]) == adamw, f"{words}: each optimizer has its own defaults"
     some = (*run, "--optimizer", "muon", "--optimizer-of", "*.bias=adamw,fc2=sgd", "--checkpoint-every", 3)
     said, out = train(*some)
     assert "optimizer  for some parameters: *.bias=adamw,fc2=sgd" in said
