@@ -5,8 +5,9 @@
  *     worker 1    ██ conv1 #1 ██ conv2 #1 ██ ┊        ██ conv2 backward #1 ██
  *     file                    ├ store ┤  ├── fetch ───┤
  *
- * A task takes the longer of its arithmetic and its memory traffic. The file executes one move at a time, in the order in which
- * they can begin. Claims, and messages to other ranks, take no time; a task that does not run in each step takes its mean time.
+ * A task takes the longer of its arithmetic and its memory traffic. The file executes one move at a time: of those that can
+ * begin, the first one of the program. Claims, and messages to other ranks, take no time; a task that does not run in each step
+ * takes its mean time.
  *
  * (R. L. Graham, Bounds on multiprocessing timing anomalies, 1969, for list schedules.)
  *
@@ -31,7 +32,7 @@ struct scheduler {
     struct sgrad__schedule *is;
     int *left;                         /* by instruction: dependencies that have not ended */
     struct sgrad__dependencies *after; /* by instruction: those that depend on it */
-    struct heap ready, moves, running; /* keys: minus priority; time from which it can begin; end */
+    struct heap ready, moves, running; /* keys: minus priority; 0; end */
     int idle;                          /* workers without a task */
     bool moving;                       /* a move is in progress */
 };
@@ -90,7 +91,7 @@ static double seconds_of(const struct scheduler *s, int i) {
 static void enable(struct scheduler *s, int i, double now) {
     const struct sgrad__instruction *in = &s->p->instruction[i];
     if (sgrad__is_move(in->call))
-        push(&s->moves, now, i);
+        push(&s->moves, 0, i);
     else if (is_task(in->call))
         push(&s->ready, -in->priority, i);
     else {
