@@ -252,6 +252,13 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     return p;
 }
 
+/* Returns the bytes of P, with those of the instructions that WHOLE does not have. */
+static double bytes_of(const struct sgrad__program *p, const struct sgrad_program_options *options,
+                       const struct sgrad__program *whole, struct sgrad__memory *memory) {
+    *memory = sgrad__program_memory(p, options->cpus, NULL);
+    return sgrad__memory_all(memory) + options->limit.instruction * (p->instruction_count - whole->instruction_count);
+}
+
 /* Returns the program that occupies at most LIMIT bytes; NULL: none is found. The arena has gaps between buffers, so that a
  * program may occupy more than planned; the plan then gets less. WHOLE: the program without moves. */
 static struct sgrad__program *build_within(struct sgrad_graph *graph, const struct sgrad_program_options *options, double limit,
@@ -262,8 +269,7 @@ static struct sgrad__program *build_within(struct sgrad_graph *graph, const stru
     for (int i = 0; i < TRIES && planned > 0; i++) {
         struct sgrad__program *p = build(graph, options, planned);
         if (!p) return NULL;
-        memory = sgrad__program_memory(p, options->cpus, NULL);
-        const double all = sgrad__memory_all(&memory), allowed = limit - (all - memory.activations);
+        const double all = bytes_of(p, options, whole, &memory), allowed = limit - (all - memory.activations);
         if (all <= limit) return p;
         sgrad__program_destroy(p);
         planned *= 0.99 * allowed / memory.activations;
@@ -291,7 +297,7 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_o
     struct sgrad__program *whole = build(graph, options, 0);
     if (!limit->bytes) return *program = whole, 0;
     const struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
-    if (sgrad__memory_all(&memory) <= limit->bytes) return *program = whole, 0;
+    if (!limit->moved && sgrad__memory_all(&memory) <= limit->bytes) return *program = whole, 0;
     struct sgrad__program *p = build_within(graph, options, limit->bytes, whole);
     sgrad__program_destroy(whole);
     return p ? *program = p, 0 : SGRAD_ENOMEM;

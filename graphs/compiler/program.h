@@ -174,6 +174,7 @@ struct sgrad__memory_limit {
     enum sgrad__moved moved;
     struct sgrad_spill_speed speed;     /* of this folder */
     double flops, bandwidth;            /* of a worker, per second: for tasks that have not been measured */
+    double instruction;                 /* bytes that each added instruction takes in other memory */
 };
 
 /* Options of second-order training (optimizers/kfac.c). */

@@ -56,13 +56,15 @@ void sgrad__add_update(struct sgrad_builder *builder, int parameter, int gradien
 }
 
 /* Each element is updated independently, unless the optimizer needs the whole parameter. The number of chunks does not depend on
- * the machine, which may have many cores. On GPUs a parameter is not divided, because a GPU uses all its cores for it. */
+ * the machine, which may have many cores. On GPUs a parameter is not divided, because a GPU uses all its cores for it. Chunks of
+ * states that are read from a file are larger. */
 int sgrad__update_parts(const struct sgrad_builder *builder, int parameter) {
-    enum { PART = 1 << 17, MOST = 64 };     /* elements: about 100 us, and the sum stays in the core's cache */
+    enum { PART = 1 << 17, MOVED = 1 << 20, MOST = 64 };    /* elements: about 100 us, and the sum stays in the core's cache */
     const struct sgrad__training *training = builder->o->training;
     const struct sgrad__parameter *w = &builder->g->parameter[parameter];
     const struct sgrad__update *update = &training->update[parameter];
-    const int64_t count = sgrad_shape_count(&w->kept_shape), parts = (count + PART - 1) / PART;
+    const int64_t count = sgrad_shape_count(&w->kept_shape), part = builder->o->limit.moved ? MOVED : PART,
+                  parts = (count + part - 1) / part;
     if (sgrad__updates_wait(builder) || builder->o->gpus || builder->o->histograms || update->optimizer != training->optimizer ||
         update->optimizer->needs_full_tensor || sgrad__share_of(training, w, builder->o->rank).ranks > 1)
         return 1;
