@@ -49,7 +49,8 @@ static double whole_bytes(const struct sgrad__run *run) {
  * collected before they are copied. */
 static double copied_bytes(const struct sgrad__run *run) {
     const struct sgrad_checkpoint_options *o = &run->options.checkpoint;
-    const bool checkpoints = run->context->rank == 0 && (run->files.folder || run->options.output.print) && (o->every || o->seconds > 0);
+    const bool writes = run->files.folder || run->options.output.print,
+               checkpoints = run->context->rank == 0 && writes && (o->every || o->seconds > 0);
     const bool parts = run->training->sharers || run->parallel.copies > 1;
     return checkpoints || o->snapshot_every ? (parts + !run->graph->copies) * whole_bytes(run) : 0;
 }
