@@ -10,6 +10,7 @@
 #include "graphs/train/setup.h"
 #include "runtime/spill.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,7 @@ static int settle(struct sgrad__run *run) {
     struct sgrad_tensor **home = sgrad__homes(run->training, run->batch.limit.moved, &count);
     for (int i = 0; i < count && !error; i++) error = sgrad_spill_settle(run->batch.limit.file, home[i]);
     free(home);
+    malloc_trim(0);     /* gives back the memory of programs that were tried, and of these tensors */
     return error;
 }
 
