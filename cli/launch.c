@@ -114,8 +114,8 @@ static struct sgrad__end run_once(const struct sgrad__request *request, const st
     struct words w = { 0 };
     char number[16], path[] = "/tmp/stargrad-hosts-XXXXXX";
     const bool copies = hosts->file && (hosts->gone || request->launch.resize);
-    const struct sgrad__watch watch = { job->train.parallel.stall_timeout, request->launch.resize ? hosts_have_changed : NULL,
-                                        request, hosts };
+    const struct sgrad__watch watch = { start.ranks, job->train.parallel.stall_timeout,
+                                        request->launch.resize ? hosts_have_changed : NULL, request, hosts };
     if (copies && sgrad__hosts_write(hosts, path)) return failed_start(SGRAD__FAILED);
     snprintf(number, sizeof number, "%d", start.ranks);
     add(&w, sgrad__mpirun());

@@ -66,6 +66,7 @@ struct sgrad__end {
 };
 /* What is watched while mpirun runs. CHANGED is asked each second, and ends the run if the answer is true; NULL: nothing. */
 struct sgrad__watch {
+    int ranks;              /* of the run */
     double timeout;         /* seconds until a stopped rank counts as dead; 0: never */
     bool (*changed)(const struct sgrad__watch *watch);
     const struct sgrad__request *request;

@@ -14,7 +14,7 @@
  * If a host no longer responds, the ranks detect that (--stall-timeout), but mpirun would wait for the host for a quarter of an
  * hour. mpirun may also wait forever at its own end: about one in a hundred of Open MPI 4.1.4 with PMIx 4.2.2 did so on a busy
  * machine, for a lock in PMIx_server_finalize. Therefore launch kills mpirun if it runs TIME_TO_END after a rank has reported a
- * stall, after the message of a failed rank on standard error, or after the last rank on this host has ended.
+ * stall, after the message of a failed rank on standard error, or after the last rank has ended, if all are on this host.
  *
  * Ranks that mpirun has left, for example stopped ones, become children of launch, which kills them: they must not write to the
  * run directory when they continue. A rank is a process of this program. */
@@ -242,18 +242,18 @@ static struct ranks_here find_ranks(pid_t mpirun) {
 /* What is known of the ranks, to notice when they hang. */
 struct care {
     double checked, end;    /* times: of the last look for ranks; when mpirun must have ended, 0: unknown */
-    bool had_ranks;         /* on this host */
+    bool had_all;           /* all ranks have been on this host */
     int stopped;            /* number of looks in succession that found stopped ranks beside others */
 };
 
 /* Looks for the ranks on this host. Kills a rank that has been stopped for longer than the timeout of WATCH while others were
- * not: during the start of MPI, they would wait for it forever. Returns true if all have ended. */
+ * not: during the start of MPI, they would wait for it forever. Returns true if all ranks were here, and have ended. */
 static bool look_for_ranks(struct care *care, pid_t mpirun, const struct sgrad__watch *watch) {
     const struct ranks_here ranks = find_ranks(mpirun);
-    const bool ended = care->had_ranks && !ranks.count;
+    const bool ended = care->had_all && !ranks.count;
     care->stopped = ranks.stopped && ranks.stopped < ranks.count ? care->stopped + 1 : 0;
     if (watch->timeout > 0 && care->stopped > watch->timeout + TIME_TO_END) kill(ranks.one, SIGKILL);
-    care->had_ranks |= ranks.count > 0;
+    care->had_all |= ranks.count >= watch->ranks;
     return ended;
 }
 
