@@ -158,7 +158,7 @@ struct sgrad_tensor {
     enum sgrad_lifetime lifetime;
     struct _starpu_data_state *handle;      /* starpu_data_handle_t */
     void *home;                             /* host buffer, only if persistent; access it with read and write */
-    bool borrows, mapped;                   /* this buffer belongs to another tensor; it is a part of a file (spill.h) */
+    bool borrows, paged, mapped;            /* it belongs to another tensor; is from mmap; is a part of a file (spill.h) */
     int64_t at;                             /* its first byte in this file */
 };
 int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape,

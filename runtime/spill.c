@@ -295,6 +295,8 @@ int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
     return 0;
 }
 
+size_t sgrad_spill_resident(const struct sgrad_tensor *tensor) { return sgrad__tensor_resident(tensor); }
+
 void sgrad_spill_leave(void *memory, size_t bytes) {
     const uintptr_t start = sgrad_spill_blocks((uintptr_t)memory),
                     end = ((uintptr_t)memory + bytes) / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;

@@ -76,6 +76,20 @@ static void copy(void *to, const void *from, size_t bytes) {
     if (!SGRAD_SIMULATED) memcpy(to, from, bytes);
 }
 
+/* Allocates the host buffer, zeros. A large one that no GPU uses occupies memory only once it is written. */
+static bool allocate_home(struct sgrad_tensor *tensor, size_t bytes) {
+    enum { LARGE = 1 << 20 };
+    if (!SGRAD_SIMULATED && bytes >= LARGE && !starpu_cuda_worker_get_count()) {
+        tensor->home = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        tensor->paged = tensor->home != MAP_FAILED;
+        if (tensor->paged) starpu_memory_allocate(STARPU_MAIN_RAM, bytes, STARPU_MEMORY_OVERFLOW);
+        return tensor->paged;
+    }
+    if (starpu_malloc_flags(&tensor->home, bytes, HOME) != 0) return false;
+    if (!SGRAD_SIMULATED) memset(tensor->home, 0, bytes);
+    return true;
+}
+
 int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape, enum sgrad_lifetime lifetime,
                         struct sgrad_tensor **tensor) {
     struct sgrad_tensor *t = sgrad_xcalloc(1, sizeof *t);
@@ -85,13 +99,12 @@ int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_s
     size_t bytes = sgrad_view_bytes(&t->view);
     assert(bytes > 0);
     if (lifetime == SGRAD_PERSISTENT) {
-        if (starpu_malloc_flags(&t->home, bytes, HOME) != 0) {
+        if (!allocate_home(t, bytes)) {
             int error = sgrad_log_error(SGRAD_ENOMEM, "%s: no memory for %zu bytes", name, bytes);
             free(t->name);
             free(t);
             return error;
         }
-        if (!SGRAD_SIMULATED) memset(t->home, 0, bytes);
         starpu_variable_data_register(&t->handle, STARPU_MAIN_RAM, (uintptr_t)t->home, bytes);
     } else {
         starpu_variable_data_register(&t->handle, -1, 0, bytes);
@@ -118,18 +131,31 @@ int sgrad_tensor_create_in(const char *name, enum sgrad_dtype dtype, struct sgra
 
 static void free_home(struct sgrad_tensor *tensor) {
     const size_t bytes = sgrad_view_bytes(&tensor->view);
-    if (tensor->mapped) munmap(tensor->home, bytes);
+    if (tensor->mapped || tensor->paged) munmap(tensor->home, bytes);
     else if (!tensor->borrows) starpu_free_flags(tensor->home, bytes, HOME);
+    if (tensor->paged) starpu_memory_deallocate(STARPU_MAIN_RAM, bytes);
+}
+
+size_t sgrad__tensor_resident(const struct sgrad_tensor *tensor) {
+    enum { PAGE = 4096 };
+    const size_t bytes = sgrad_view_bytes(&tensor->view), pages = (bytes + PAGE - 1) / PAGE;
+    if (!tensor->paged) return tensor->mapped ? 0 : bytes;
+    unsigned char *page = sgrad_xcalloc(pages, 1);
+    size_t here = mincore(tensor->home, bytes, page) ? pages : 0;
+    for (size_t i = 0; i < pages; i++) here += page[i] & 1;
+    free(page);
+    return here * PAGE;
 }
 
 void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at) {
     const size_t bytes = sgrad_view_bytes(&tensor->view);
     assert(tensor->lifetime == SGRAD_PERSISTENT && !tensor->borrows);
     starpu_data_unregister(tensor->handle);
-    copy(memory, tensor->home, bytes);
+    if (sgrad__tensor_resident(tensor)) copy(memory, tensor->home, bytes);
     free_home(tensor);
     tensor->home = memory;
     tensor->mapped = true;
+    tensor->paged = false;
     tensor->at = at;
     starpu_variable_data_register(&tensor->handle, STARPU_MAIN_RAM, (uintptr_t)memory, bytes);
     starpu_data_set_name(tensor->handle, tensor->name);

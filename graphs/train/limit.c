@@ -23,6 +23,8 @@ static const double FLOPS = 60e9, BANDWIDTH = 8e9;
  * of 400 to 1,500 instructions. */
 static const double REST = 36e6, PER_INSTRUCTION = 40e3;
 static const double MIB = 1 << 20;  /* the M of options */
+/* Parameters and states of at least this fraction of the limit are in the file from the start, before they are read. */
+static const double LARGE = 0.4;
 
 /* Returns the bytes of this process in memory; 0: unknown. */
 static double resident(void) {
@@ -67,8 +69,19 @@ static int count_instructions(const struct sgrad__run *run) {
     return count;
 }
 
+/* Returns the bytes of parameters and states that are not in memory, because they have never been written. */
+static double absent_bytes(const struct sgrad__run *run) {
+    double bytes = 0;
+    int count;
+    struct sgrad_tensor **home = sgrad__homes(run->training, SGRAD__MOVES_WEIGHTS, &count);
+    for (int i = 0; i < count; i++) bytes += (double)sgrad_view_bytes(&home[i]->view) - (double)sgrad_spill_resident(home[i]);
+    free(home);
+    return bytes;
+}
+
 void sgrad__run_measure_memory(struct sgrad__run *run) {
-    run->batch.other_memory = resident() + REST + PER_INSTRUCTION * count_instructions(run) + copied_bytes(run);
+    run->batch.other_memory =
+        resident() + absent_bytes(run) + copied_bytes(run) + REST + PER_INSTRUCTION * count_instructions(run);
     run->batch.evaluation_memory = sgrad__evaluation_memory(run);
 }
 
@@ -110,15 +123,6 @@ static bool try_moved(struct sgrad__run *run, enum sgrad__moved moved) {
     return true;
 }
 
-static int settle(struct sgrad__run *run) {
-    int count, error = 0;
-    struct sgrad_tensor **home = sgrad__homes(run->training, run->batch.limit.moved, &count);
-    for (int i = 0; i < count && !error; i++) error = sgrad_spill_settle(run->batch.limit.file, home[i]);
-    free(home);
-    malloc_trim(0);     /* gives back the memory of programs that were tried, and of these tensors */
-    return error;
-}
-
 /* Returns an error that names the lowest possible limit. */
 static int refuse(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
@@ -135,29 +139,50 @@ static int refuse(struct sgrad__run *run) {
                            1.02 * least / MIB, spills ? "" : "--spill DIR, ");
 }
 
+/* Moves the contents MOVED to the file. */
+static int settle(struct sgrad__run *run, enum sgrad__moved moved) {
+    int count, error = 0;
+    struct sgrad_tensor **home = sgrad__homes(run->training, moved, &count);
+    run->batch.limit.moved = moved;
+    for (int i = 0; i < count && !error; i++) error = sgrad_spill_settle(run->batch.limit.file, home[i]);
+    free(home);
+    malloc_trim(0);     /* gives back the memory of programs that were tried, and of these tensors */
+    return error;
+}
+
 /* Moves as little as possible: only activations and gradients if this suffices, then optimizer states, then weights. */
 static int choose_moved(struct sgrad__run *run) {
-    const enum sgrad__moved most = run->batch.limit.spills ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE;
-    for (enum sgrad__moved moved = SGRAD__MOVES_NONE; moved <= most; moved++)
-        if (try_moved(run, moved)) return moved ? settle(run) : 0;
+    const struct sgrad__memory_limit *limit = &run->batch.limit;
+    const enum sgrad__moved first = limit->moved, most = limit->spills ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE;
+    for (enum sgrad__moved moved = first; moved <= most; moved++)
+        if (try_moved(run, moved)) return moved > first ? settle(run, moved) : 0;
     return refuse(run);
 }
 
-int sgrad__run_limit_memory(struct sgrad__run *run) {
+int sgrad__run_open_limit(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
     struct sgrad__memory_limit *limit = &run->batch.limit;
-    double limited = o->memory > 0;
+    double bytes = 0;
+    int count;
     SGRAD_TRY(sgrad__run_agree(run, check(run)));
-    if (!run->beside) sgrad_ranks_sum(&limited, 1);
-    run->evaluation.alone = limited > 0;
     if (!o->memory) return 0;
     *limit = (struct sgrad__memory_limit){ .flops = FLOPS, .bandwidth = BANDWIDTH, .instruction = PER_INSTRUCTION };
-    if (o->spill && strcmp(o->spill, "none")) {
-        run->graph->copies = o->spill;
-        limit->spills = true;
-        SGRAD_TRY(sgrad_spill_open(o->spill, &limit->file));
-        SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
-    }
+    if (!o->spill || !strcmp(o->spill, "none")) return 0;
+    run->graph->copies = o->spill;
+    limit->spills = true;
+    SGRAD_TRY(sgrad_spill_open(o->spill, &limit->file));
+    SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
+    struct sgrad_tensor **home = sgrad__homes(run->training, SGRAD__MOVES_WEIGHTS, &count);
+    for (int i = 0; i < count; i++) bytes += (double)sgrad_view_bytes(&home[i]->view);
+    free(home);
+    return bytes > LARGE * (double)o->memory ? settle(run, SGRAD__MOVES_WEIGHTS) : 0;
+}
+
+int sgrad__run_limit_memory(struct sgrad__run *run) {
+    double limited = run->options.parallel.memory > 0;
+    if (!run->beside) sgrad_ranks_sum(&limited, 1);
+    run->evaluation.alone = limited > 0;
+    if (!run->options.parallel.memory) return 0;
     sgrad__run_measure_memory(run);
     return choose_moved(run);
 }

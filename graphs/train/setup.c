@@ -69,6 +69,7 @@ static int open_weights(struct sgrad__run *run) {
     if (run->data.train && run->training->hooks) SGRAD_TRY(run->training->hooks->allocate(run->training, &how));
     if (run->data.train && run->options.training.lookahead.every) SGRAD_TRY(sgrad__training_keep_slow(run->training));
     if (run->data.train) SGRAD_TRY(sgrad__training_average(run->training, run->options.training.ema > 0));
+    if (run->data.train) SGRAD_TRY(sgrad__run_open_limit(run));
     const struct sgrad__imported *imported = run->graph->imported;
     const char *skip = run->data.train ? run->options.model.init_skip : NULL;  /* an evaluation loads all weights */
     if (!run->options.model.init || run->files.restores)

@@ -236,9 +236,11 @@ void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
 
 /* ---- limit.c: --memory, --spill ---- */
 
+/* Opens the file of --spill. If weights and optimizer states, which must be allocated, are large, they move to the file.
+ * Collective. SGRAD_EINVAL: the options do not fit together. SGRAD_EIO: the folder. */
+int sgrad__run_open_limit(struct sgrad__run *run);
 /* Sets batch.limit: the memory that a step may use. Moves optimizer states and weights to the file, if they do not fit.
- * Collective. SGRAD_EINVAL: the options do not fit together. SGRAD_EIO: the folder. SGRAD_ENOMEM: the limit is too low; the
- * message names the lowest possible one. */
+ * Collective. SGRAD_EIO. SGRAD_ENOMEM: the limit is too low; the message names the lowest possible one. */
 int sgrad__run_limit_memory(struct sgrad__run *run);
 /* The memory of a rank that its steps do not use, in bytes: other parts; an evaluation, when no steps run, with the weights that
  * it reads from the file. */
