@@ -26,9 +26,10 @@ static const double MIB = 1 << 20;  /* the M of options */
 /* Parameters and states of at least this fraction of the limit are in the file from the start, before they are read. */
 static const double LARGE = 0.4;
 
-/* Returns the bytes of this process in memory; 0: unknown. */
+/* Returns the bytes of this process in memory, without those that have been freed; 0: unknown. */
 static double resident(void) {
     long pages = 0;
+    malloc_trim(0);
     FILE *file = fopen("/proc/self/statm", "re");
     if (!file) return 0;
     if (fscanf(file, "%*s %ld", &pages) != 1) pages = 0;
