@@ -79,6 +79,7 @@ int sgrad__hosts_write(const struct sgrad__hosts *hosts, char *path) {
     int fd = mkstemp(path), error = 0;
     if (fd < 0 || dprintf(fd, "%s\n", text) < 0) error = sgrad_log_error(SGRAD_EIO, "launch: %s: %s", path, strerror(errno));
     if (fd >= 0) close(fd);
+    if (fd >= 0 && error) unlink(path);
     free(text);
     return error;
 }
@@ -122,7 +123,11 @@ bool sgrad__hosts_changed(const struct sgrad__request *request, struct sgrad__ho
     if (stat(path, &now) || same_file(&now, &hosts->read)) return false;
     const bool at_rest = same_file(&now, &hosts->seen);
     hosts->seen = now;
-    if (!at_rest || sgrad__hosts_read(request, &read)) return false;
+    if (!at_rest) return false;
+    if (sgrad__hosts_read(request, &read)) {     /* reported once, until it changes again */
+        hosts->read = now;
+        return false;
+    }
     const bool changed = read.count && !same_entries(&read, hosts);
     if (!read.count) sgrad_log_warning("%s: contains no hosts, so the run continues on those before", path);
     if (changed) sgrad_log_warning("launch: %s has changed; the run ends with a checkpoint, and continues on its hosts", path);

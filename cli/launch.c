@@ -284,6 +284,10 @@ static void resize(struct launch *l, bool recorded) {
     if (recorded) unsetenv(FAILURE);
     sgrad__hosts_follow(l->request, &l->hosts, &l->former);
     sgrad__hosts_probe(&l->hosts);
+    if (l->hosts.gone == l->hosts.count && l->former.count) {
+        sgrad_log_warning("launch: no host of %s answers, so the run continues on those before", l->request->launch.hostfile);
+        sgrad__hosts_restore(&l->hosts, &l->former);
+    }
     continue_run(l);
     l->resized = true;
     sgrad_log_warning("launch: the run continues on %d %s, with %d before%s", l->start.ranks,
@@ -317,6 +321,13 @@ static bool start_run(struct launch *l) {
     return out && (after_failure ? has_recorded(out, &before) : last_step(out) > step);
 }
 
+/* Returns true if the start has ended well without a step, because mpirun had no ranks yet when it received a signal. */
+static bool was_lost(const struct launch *l, bool stepped) {
+    if (stepped || !l->job->train.output.folder || !(l->forwarded || l->end.changed)) return false;
+    if (l->forwarded) sgrad_log_error(SGRAD_EINTR, "launch: a signal ended the run before its first step; start it again");
+    return true;
+}
+
 /* *OWNS becomes true if a start has completed a step or ended well: then no other launch trains in this run directory. */
 static int launch(struct launch *l, bool *owns) {
     const char *out = l->job->train.output.folder;
@@ -328,9 +339,11 @@ static int launch(struct launch *l, bool *owns) {
 #ifndef SGRAD_OPEN_MPI      /* after a forwarded signal, MPICH's launcher may exit with 0, whatever the ranks' status */
         if (l->forwarded && status == SGRAD__DONE) return SGRAD__FAILED;
 #endif
-        *owns |= stepped || status == SGRAD__DONE;
+        *owns |= stepped || (status == SGRAD__DONE && !l->forwarded && !l->end.changed);
         if (stepped) sgrad__hosts_free(&l->former);
-        if (status == SGRAD__DONE) return status;
+        if (status == SGRAD__DONE && was_lost(l, stepped)) {
+            if (l->forwarded) return SGRAD__FAILED;
+        } else if (status == SGRAD__DONE) return status;
         if (l->forwarded || status == SGRAD__NOT_FOUND || (out && diverged(&l->job->train))) return SGRAD__FAILED;
         l->idle = stepped ? 0 : l->idle + 1;
         if (l->end.changed) resize(l, stepped);

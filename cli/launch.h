@@ -64,7 +64,7 @@ struct sgrad__end {
     double time;        /* when the failure was noticed: seconds since 1970 */
     bool changed;       /* the end was requested, because the hosts have changed */
 };
-/* What is watched while mpirun runs. CHANGED is asked each second, and ends the run if the answer is true; NULL: nothing. */
+/* Conditions that are checked while mpirun runs. CHANGED is called each second; if it returns true, the run ends. NULL: none. */
 struct sgrad__watch {
     int ranks;              /* of the run */
     double timeout;         /* seconds until a stopped rank counts as dead; 0: never */

@@ -239,7 +239,7 @@ static struct ranks_here find_ranks(pid_t mpirun) {
     return ranks;
 }
 
-/* What is known of the ranks, to notice when they hang. */
+/* Observations of the ranks, to notice when they hang. */
 struct care {
     double checked, end;    /* times: of the last look for ranks; when mpirun must have ended, 0: unknown */
     bool had_all;           /* all ranks have been on this host */
@@ -269,25 +269,50 @@ static bool is_overdue(struct care *care, pid_t child, const struct ear *ear, co
     return care->end > 0 && now >= care->end;
 }
 
+/* A request to the ranks to end. mpirun drops it until it has started them; it is then repeated, but not so late that ranks take
+ * it for a second request (SGRAD_STOP_GRACE). */
+struct request {
+    double first, last;     /* times at which it was sent */
+    bool early;             /* not all ranks had been seen then */
+};
+
+static void ask_to_end(struct request *request, pid_t child, const struct care *care) {
+    const double now = sgrad_time_monotonic();
+    *request = (struct request){ now, now, !care->had_all };
+    kill(child, SIGUSR1);
+}
+
+/* Repeats the request each second, and once after all ranks have been seen. */
+static void repeat(struct request *request, pid_t child, const struct care *care) {
+    const double now = sgrad_time_monotonic();
+    if (now < request->last + 1) return;
+    request->last = now;
+    request->early = !care->had_all && now < request->first + 0.8 * SGRAD_STOP_GRACE;
+    kill(child, SIGUSR1);
+}
+
 /* Waits for the end of mpirun. Returns its status, as waitpid does; -1: it hung and was killed. *CHANGED: the answer of
  * WATCH, after which the ranks have been asked to end. */
 static int await(pid_t child, struct ear *ear, const struct sgrad__watch *watch, int *forwarded, bool *changed) {
     int status;
     double forwarded_at = 0, watched_at = sgrad_time_monotonic();
+    struct request request = { 0 };
     struct care care = { 0 };
     bool hangs = false;
     while (waitpid(child, &status, WNOHANG) == 0) {
         poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear->from, POLLIN, 0 } }, 2, 1000);
         if (ear->from >= 0) pass_on(ear);
         if (asked() && (!*forwarded || sgrad_time_monotonic() >= forwarded_at + SGRAD_STOP_GRACE)) {
-            kill(child, (*forwarded)++ ? SIGINT : SIGUSR1);
+            if ((*forwarded)++) kill(child, SIGINT);
+            else ask_to_end(&request, child, &care);
             forwarded_at = sgrad_time_monotonic();
         }
         if (watch->changed && !*changed && sgrad_time_monotonic() >= watched_at + 1) {
             watched_at = sgrad_time_monotonic();
             *changed = watch->changed(watch);
-            if (*changed) kill(child, SIGUSR1);
+            if (*changed) ask_to_end(&request, child, &care);
         }
+        if (request.early) repeat(&request, child, &care);
         hangs = is_overdue(&care, child, ear, watch);
         if (hangs) kill(-child, SIGKILL);
     }

@@ -227,11 +227,13 @@ static int submit(struct sgrad_spill *spill, const struct sgrad_spill_move *move
     *t = (struct transfer){ .is = *move, .writes = writes, .spill = spill, .awaited = move->home ? 2 : 1 };
     assert(!move->home || move->home->mapped);
     append(spill, t);
-    if (sgrad__tensor_acquire(move->tensor, STARPU_MAIN_RAM, writes ? SGRAD_R : SGRAD_W, is_ready, t))
-        return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot access tensor %s", move->tensor->name);
-    if (move->home && sgrad__tensor_acquire(move->home, STARPU_MAIN_RAM, writes ? SGRAD_W : SGRAD_R, is_ready, t))
-        return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot access tensor %s", move->home->name);
-    return 0;
+    if (!sgrad__tensor_acquire(move->tensor, STARPU_MAIN_RAM, writes ? SGRAD_R : SGRAD_W, is_ready, t) &&
+        (!move->home || !sgrad__tensor_acquire(move->home, STARPU_MAIN_RAM, writes ? SGRAD_W : SGRAD_R, is_ready, t)))
+        return 0;
+    sgrad_monitor_lock(spill->monitor);     /* T may still be used by a callback */
+    remove_from_list(spill, t);
+    sgrad_monitor_unlock(spill->monitor);
+    return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot access tensor %s", move->tensor->name);
 }
 
 int sgrad_spill_write(struct sgrad_spill *spill, const struct sgrad_spill_move *move) { return submit(spill, move, true); }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <starpu.h>
 
 static const struct {
@@ -137,21 +138,29 @@ static void free_home(struct sgrad_tensor *tensor) {
 }
 
 size_t sgrad__tensor_resident(const struct sgrad_tensor *tensor) {
-    enum { PAGE = 4096 };
-    const size_t bytes = sgrad_view_bytes(&tensor->view), pages = (bytes + PAGE - 1) / PAGE;
+    const size_t bytes = sgrad_view_bytes(&tensor->view), size = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + size - 1) / size;
     if (!tensor->paged) return tensor->mapped ? 0 : bytes;
     unsigned char *page = sgrad_xcalloc(pages, 1);
     size_t here = mincore(tensor->home, bytes, page) ? pages : 0;
     for (size_t i = 0; i < pages; i++) here += page[i] & 1;
     free(page);
-    return here * PAGE;
+    return here * size;
+}
+
+/* Copies all pages that are not zero to TO, which is zero. Thus memory that has never been written stays absent. */
+static void copy_written(char *to, const char *from, size_t bytes) {
+    static const char zeros[4096];
+    for (size_t at = 0; at < bytes; at += sizeof zeros) {
+        const size_t n = bytes - at < sizeof zeros ? bytes - at : sizeof zeros;
+        if (memcmp(from + at, zeros, n)) copy(to + at, from + at, n);
+    }
 }
 
 void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at) {
     const size_t bytes = sgrad_view_bytes(&tensor->view);
     assert(tensor->lifetime == SGRAD_PERSISTENT && !tensor->borrows);
     starpu_data_unregister(tensor->handle);
-    if (sgrad__tensor_resident(tensor)) copy(memory, tensor->home, bytes);
+    copy_written(memory, tensor->home, bytes);
     free_home(tensor);
     tensor->home = memory;
     tensor->mapped = true;

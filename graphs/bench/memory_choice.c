@@ -92,6 +92,8 @@ static struct sgrad__program *build(const struct chooser *chooser, const struct 
     for (int i = 0; i < ways; i++) {
         const struct sgrad__memory_use use = sgrad__run_memory_use(run, way[i].moved);
         o.limit = (struct sgrad__memory_limit){ .bytes = chooser->is->bytes - use.other + saved,
+                                                .waves = true,
+                                                .instruction = SGRAD__INSTRUCTION_BYTES,
                                                 .spills = way[i].spills,
                                                 .moved = way[i].moved,
                                                 .speed = chooser->pace.disk,

@@ -216,11 +216,11 @@ static void begin_program(struct sgrad_builder *b, struct sgrad__program *p) {
     if (options->source.records.shape.rank) p->records = sgrad__add_lent(b, "records", options->source.records);
 }
 
-/* Returns the number of micro-batches of a wave. Ranks that compute the same samples must have the same waves, also if they have
- * different numbers of workers: otherwise one could wait for a message of a later wave, whose memory the other still uses. */
-static int wave_of(const struct sgrad_builder *builder, bool limited) {
+/* Returns the number of micro-batches of a wave. Ranks that compute the same samples must have the same waves, because their
+ * messages are numbered in this order, also if only some of them have a limit, and if they have different numbers of workers. */
+static int wave_of(const struct sgrad_builder *builder) {
     if (builder->o->shares) return builder->micros;
-    if (!limited) return builder->group_micros;
+    if (!builder->o->limit.waves) return builder->group_micros;
     if (builder->others.count == builder->peers) return sgrad__micros_at_once(builder, true);
     const int wanted = 2 * builder->g->stages, groups = (wanted + builder->group_micros - 1) / builder->group_micros;
     return groups * builder->group_micros;
@@ -234,7 +234,7 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     struct sgrad_builder b = { .p = p, .g = graph, .o = options, .place = place, .peers = sgrad__peer_count(options) };
     begin_program(&b, p);
     open_builder(&b);
-    b.wave = wave_of(&b, planned > 0);
+    b.wave = wave_of(&b);
     add_step(&b);
     sgrad__pack_first(&b);
     if (options->fuse) sgrad__fuse(&b);
@@ -278,9 +278,12 @@ static struct sgrad__program *build_within(struct sgrad_graph *graph, const stru
 }
 
 double sgrad__program_least_memory(struct sgrad_graph *graph, const struct sgrad_program_options *options) {
+    enum { MOST = 8 };      /* times the memory without a limit */
     struct sgrad__program *whole = build(graph, options, 0), *p;
     const struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
     double low = 0, high = sgrad__memory_all(&memory);
+    while (!(p = build_within(graph, options, high, whole)) && high < MOST * sgrad__memory_all(&memory)) high *= 1.25;
+    sgrad__program_destroy(p);
     while (high - low > 0.01 * high) {
         const double middle = (low + high) / 2;
         if ((p = build_within(graph, options, middle, whole))) high = middle;

@@ -21,7 +21,7 @@ struct sgrad__buffer {
     bool lent;                                          /* external: its tensor belongs to the graph or to the caller */
     bool rows;                                          /* dimension 0 is the samples of a micro-batch */
     bool planned;                                       /* its memory is planned, because memory is limited (passes/spill.c) */
-    int over;                                           /* planned buffer whose memory it has after its last use; -1: none */
+    int over;                                           /* planned buffer that it replaces in the same memory; -1: none */
     int follows;                                        /* buffer whose memory it reuses after that buffer's end; -1: none */
     int whole, part, parts;                             /* chunk PART of PARTS of the external buffer WHOLE; PARTS 0: none */
     size_t room;                                        /* bytes of its memory if other buffers reuse it; 0: those of view */
@@ -98,7 +98,7 @@ struct sgrad__spilling {
     struct sgrad_spill *file;
     int first;                                          /* number of the first slot; set by sgrad__program_allocate */
     double written, read;                               /* bytes of one step */
-    double seconds, waited;                             /* predicted: of the step's tasks that use samples; of their waits */
+    double seconds, waited;                             /* predicted: of the step's tasks; of their waits */
 };
 
 struct sgrad__program {
@@ -169,6 +169,7 @@ struct sgrad_tensor **sgrad__homes(const struct sgrad__training *training, enum 
 /* The limit of a program's memory. */
 struct sgrad__memory_limit {
     double bytes;                       /* of buffers and workspaces; 0: no limit */
+    bool waves;                         /* a rank of the run has a limit: see wave_of (program.c); the same on all ranks */
     bool spills;                        /* buffers are moved */
     struct sgrad_spill *file;           /* to this file; may be NULL if the program is never allocated */
     enum sgrad__moved moved;

@@ -55,8 +55,8 @@ void sgrad__weights_merge(struct sgrad__weights *copy) {
         add_product(copy->value[weight], copy->value[i], copy->value[b], dim[0], dim[1], a->view.shape.dim[0], list->lora_scale);
     }
     for (int i = 0, count = 0; i < list->count; i++) {
-        if (sgrad__is_adapter(list->item[i].name)) free(copy->value[i]);
-        else copy->value[count++] = copy->value[i];
+        if (!sgrad__is_adapter(list->item[i].name)) copy->value[count++] = copy->value[i];
+        else if (!copy->room) free(copy->value[i]);
     }
     sgrad__items_select(list, false);
 }

@@ -262,7 +262,7 @@ void sgrad__imported_free(struct sgrad_graph *graph) {
 static int make_room(struct sgrad__weights *w) {
     size_t at = 0;
     for (int i = 0; i < w->items.count; i++) w->bytes += sgrad_spill_blocks(sgrad_view_bytes(&w->items.item[i].view));
-    if (w->items.folder && w->bytes) SGRAD_TRY(sgrad_spill_room(w->items.folder, w->bytes, &w->room));
+    if (w->items.folder && w->bytes && sgrad_spill_room(w->items.folder, w->bytes, &w->room)) return w->room = NULL, SGRAD_EIO;
     for (int i = 0; i < w->items.count; i++) {
         const size_t bytes = sgrad_view_bytes(&w->items.item[i].view);
         w->value[i] = w->room ? (char *)w->room + at : sgrad_xcalloc(1, bytes);

@@ -118,6 +118,7 @@ static long start_of(const char *path) {
 }
 
 void sgrad__snapshots_remove_abandoned(const char *folder, const long *limit, long count) {
+    if (count < 1) return;
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));) {
         const long step = sgrad__checkpoint_step(e->d_name);

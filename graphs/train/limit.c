@@ -19,9 +19,9 @@
 /* Assumed throughput of a worker: operations and bytes per second. It only affects when moves start, and only tasks that have
  * never been measured on this machine. */
 static const double FLOPS = 60e9, BANDWIDTH = 8e9;
-/* Bytes for tasks, primitives and codelets, which are created during training: fixed, and per instruction. Measured on networks
- * of 400 to 1,500 instructions. */
-static const double REST = 36e6, PER_INSTRUCTION = 40e3;
+/* Bytes for tasks, primitives and codelets, which are created during training. Measured on networks of 400 to 1,500
+ * instructions. */
+static const double REST = 36e6;
 static const double MIB = 1 << 20;  /* the M of options */
 /* Parameters and states of at least this fraction of the limit are in the file from the start, before they are read. */
 static const double LARGE = 0.4;
@@ -63,7 +63,7 @@ static double copied_bytes(const struct sgrad__run *run) {
 static int count_instructions(const struct sgrad__run *run) {
     struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
     struct sgrad__program *program;
-    o.limit = (struct sgrad__memory_limit){ 0 };
+    o.limit = (struct sgrad__memory_limit){ .waves = o.limit.waves };
     if (sgrad__program_build(run->graph, &o, &program)) return 0;
     const int count = program->instruction_count;
     sgrad__program_destroy(program);
@@ -82,7 +82,7 @@ static double absent_bytes(const struct sgrad__run *run) {
 
 void sgrad__run_measure_memory(struct sgrad__run *run) {
     run->batch.other_memory =
-        resident() + absent_bytes(run) + copied_bytes(run) + REST + PER_INSTRUCTION * count_instructions(run);
+        resident() + absent_bytes(run) + copied_bytes(run) + REST + SGRAD__INSTRUCTION_BYTES * count_instructions(run);
     run->batch.evaluation_memory = sgrad__evaluation_memory(run);
 }
 
@@ -124,19 +124,29 @@ static bool try_moved(struct sgrad__run *run, enum sgrad__moved moved) {
     return true;
 }
 
-/* Returns an error that names the lowest possible limit. */
-static int refuse(struct sgrad__run *run) {
+/* Returns the lowest limit, if the contents MOVED are in the file. */
+static double least_of(struct sgrad__run *run, enum sgrad__moved moved, struct sgrad__memory_use *use) {
+    run->batch.limit.moved = moved;
+    *use = sgrad__run_memory_use(run, moved);
+    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
+    const double steps = sgrad__program_least_memory(run->graph, &o);
+    return use->other + (steps > use->evaluation ? steps : use->evaluation);
+}
+
+/* Returns an error that names the lowest possible limit, if at least the contents FIRST are in the file. */
+static int refuse(struct sgrad__run *run, enum sgrad__moved first) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
     const bool spills = run->batch.limit.spills;
-    const struct sgrad__memory_use use = sgrad__run_memory_use(run, spills ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE);
-    const struct sgrad_program_options options =
-        sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    const double steps = sgrad__program_least_memory(run->graph, &options),
-                 least = use.other + (steps > use.evaluation ? steps : use.evaluation);
+    struct sgrad__memory_use use, best;
+    double least = least_of(run, first, &best);
+    for (enum sgrad__moved moved = first + 1; spills && moved <= SGRAD__MOVES_WEIGHTS; moved++) {
+        const double other = least_of(run, moved, &use);
+        if (other < least) least = other, best = use;
+    }
     return sgrad_log_error(SGRAD_ENOMEM,
                            "--memory %.0fM is too little: a rank requires %.0fM%s, of which %.0fM are not used by steps; give "
                            "--memory %.0fM, %sa smaller --micro-batch, or --recompute",
-                           (double)o->memory / MIB, least / MIB, spills ? " with --spill" : "", use.other / MIB,
+                           (double)o->memory / MIB, least / MIB, spills ? " with --spill" : "", best.other / MIB,
                            1.02 * least / MIB, spills ? "" : "--spill DIR, ");
 }
 
@@ -157,18 +167,16 @@ static int choose_moved(struct sgrad__run *run) {
     const enum sgrad__moved first = limit->moved, most = limit->spills ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE;
     for (enum sgrad__moved moved = first; moved <= most; moved++)
         if (try_moved(run, moved)) return moved > first ? settle(run, moved) : 0;
-    return refuse(run);
+    return refuse(run, first);
 }
 
-int sgrad__run_open_limit(struct sgrad__run *run) {
+/* Opens the file. Moves weights and states to it, if they are large. */
+static int open_file(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
     struct sgrad__memory_limit *limit = &run->batch.limit;
     double bytes = 0;
     int count;
-    SGRAD_TRY(sgrad__run_agree(run, check(run)));
-    if (!o->memory) return 0;
-    *limit = (struct sgrad__memory_limit){ .flops = FLOPS, .bandwidth = BANDWIDTH, .instruction = PER_INSTRUCTION };
-    if (!o->spill || !strcmp(o->spill, "none")) return 0;
+    if (!o->memory || !o->spill || !strcmp(o->spill, "none")) return 0;
     run->graph->copies = o->spill;
     limit->spills = true;
     SGRAD_TRY(sgrad_spill_open(o->spill, &limit->file));
@@ -179,11 +187,19 @@ int sgrad__run_open_limit(struct sgrad__run *run) {
     return bytes > LARGE * (double)o->memory ? settle(run, SGRAD__MOVES_WEIGHTS) : 0;
 }
 
-int sgrad__run_limit_memory(struct sgrad__run *run) {
+int sgrad__run_open_limit(struct sgrad__run *run) {
     double limited = run->options.parallel.memory > 0;
+    SGRAD_TRY(sgrad__run_agree(run, check(run)));
     if (!run->beside) sgrad_ranks_sum(&limited, 1);
     run->evaluation.alone = limited > 0;
-    if (!run->options.parallel.memory) return 0;
+    run->batch.limit = (struct sgrad__memory_limit){ .waves = limited > 0, .flops = FLOPS, .bandwidth = BANDWIDTH,
+                                                     .instruction = SGRAD__INSTRUCTION_BYTES };
+    return sgrad__run_agree(run, open_file(run));
+}
+
+int sgrad__run_limit_memory(struct sgrad__run *run) {
+    if (!run->batch.limit.waves) return 0;
+    if (!run->options.parallel.memory) return sgrad__run_agree(run, 0);
     sgrad__run_measure_memory(run);
-    return choose_moved(run);
+    return sgrad__run_agree(run, choose_moved(run));
 }

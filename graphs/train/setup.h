@@ -242,6 +242,7 @@ int sgrad__run_open_limit(struct sgrad__run *run);
 /* Sets batch.limit: the memory that a step may use. Moves optimizer states and weights to the file, if they do not fit.
  * Collective. SGRAD_EIO. SGRAD_ENOMEM: the limit is too low; the message names the lowest possible one. */
 int sgrad__run_limit_memory(struct sgrad__run *run);
+enum { SGRAD__INSTRUCTION_BYTES = 40000 };      /* memory of an instruction of a program while it runs: tasks, tensors */
 /* The memory of a rank that its steps do not use, in bytes: other parts; an evaluation, when no steps run, with the weights that
  * it reads from the file. */
 struct sgrad__memory_use {

@@ -19,7 +19,7 @@
  *
  * Buffers of tasks that may still run, or that are being written, leave only if there is no other way: the task then waits.
  *
- * Limits: the bandwidth does not affect the choice of buffers. */
+ * Limits: apart from the times at which homes have been written, the bandwidth does not affect the choice of buffers. */
 #include "graphs/compiler/passes/residence.h"
 #include "runtime/runtime.h"
 

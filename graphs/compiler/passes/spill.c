@@ -14,7 +14,7 @@
  *     before      update ← w, m
  *     after       fetch m' (m)   update ← w, m'   store m' (m)
  *
- * The tasks are planned in the order of submission, and as many neighbours as there are workers run at the same time.
+ * The tasks are planned in the order of submission, and as many consecutive tasks as there are workers run at the same time.
  *
  * Limits: only for CPUs; messages, and contents that only some steps use, are not moved. */
 #include "graphs/compiler/builder.h"
@@ -106,7 +106,8 @@ struct sgrad_tensor **sgrad__homes(const struct sgrad__training *training, enum 
     *count = 0;
     for (int i = 0; moved && i < training->graph->parameter_count; i++) {
         const struct sgrad__update *update = &training->update[i];
-        if (moved == SGRAD__MOVES_WEIGHTS) list = add_home(list, count, training->graph->parameter[i].tensor);
+        const bool passed = training->sharers || update->ranks || update->slow;     /* messages, or some steps, use its value */
+        if (moved == SGRAD__MOVES_WEIGHTS && !passed) list = add_home(list, count, training->graph->parameter[i].tensor);
         for (int k = 0; update->state && update->state[k]; k++) list = add_home(list, count, update->state[k]);
         list = add_home(list, count, update->average);
     }
