@@ -301,7 +301,9 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_o
     if (!limit->bytes) return *program = whole, 0;
     const struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
     if (!limit->moved && sgrad__memory_all(&memory) <= limit->bytes) return *program = whole, 0;
-    struct sgrad__program *p = build_within(graph, options, limit->bytes, whole);
+    struct sgrad__program *p = NULL;
+    for (double most = limit->bytes; !p && most > 0.8 * limit->bytes; most *= 0.95)     /* with less, the gaps may be smaller */
+        p = build_within(graph, options, most, whole);
     sgrad__program_destroy(whole);
     return p ? *program = p, 0 : SGRAD_ENOMEM;
 }
