@@ -65,8 +65,19 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struc
     return r;
 }
 
+/* StarPU-MPI may call the callback of a message after it has reported that all messages have ended. After an error, some may never
+ * end. */
+static void wait_for_later(struct sgrad__runner *runner) {
+    static const double most = 5;
+    const double start = sgrad_time_monotonic();
+    sgrad_monitor_lock(runner->monitor);
+    while (runner->later && sgrad_time_monotonic() < start + most) sgrad_monitor_wait(runner->monitor, 0.01);
+    sgrad_monitor_unlock(runner->monitor);
+}
+
 void sgrad__runner_destroy(struct sgrad__runner *runner) {
     if (!runner) return;
+    wait_for_later(runner);
     for (int i = 0; i < runner->program->window; i++) {
         free(runner->slot[i].sample);
         for (int j = 0; j < runner->program->outputs; j++) free(runner->slot[i].output[j]);
