@@ -65,8 +65,8 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struc
     return r;
 }
 
-/* StarPU-MPI may call the callback of a message after it has reported that all messages have ended. After an error, some may never
- * end. */
+/* StarPU-MPI may call the callback of a message after it has reported that all messages have ended. After an error, some may
+ * never end. */
 static void wait_for_later(struct sgrad__runner *runner) {
     static const double most = 5;
     const double start = sgrad_time_monotonic();

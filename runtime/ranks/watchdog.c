@@ -54,7 +54,7 @@ static void call_roll(const struct waiting *mine, struct answer *answer) {
         MPI_Isend(mine, sizeof *mine, MPI_BYTE, r, ROLL, world->control, &sent);
     }
     answer[world->rank] = (struct answer){ *mine, 1 };
-    for (double waited = 0; missing && waited < 2 + patience / 4; waited += nap) {
+    for (double waited = 0; missing && waited < 10 + patience / 4; waited += nap) {
         for (int r = 0; r < world->ranks; r++) {
             if (answer[r].spoke) continue;
             MPI_Test(&request[r], &answer[r].spoke, MPI_STATUS_IGNORE);
@@ -186,7 +186,7 @@ static void call_ranks(const char *what) {
         MPI_Isend(NULL, 0, MPI_BYTE, r, CALL, life.ranks, &sent);
         MPI_Request_free(&sent);
     }
-    for (double waited = 0; missing && waited < 2 + patience / 4; waited += nap) {
+    for (double waited = 0; missing && waited < 10 + patience / 4; waited += nap) {
         for (int r = 0; r < world->ranks; r++) {
             if (answer[r].spoke) continue;
             MPI_Test(&request[r], &answer[r].spoke, MPI_STATUS_IGNORE);
