@@ -170,13 +170,12 @@ static int choose_moved(struct sgrad__run *run) {
     return refuse(run, first);
 }
 
-/* Opens the file. Moves weights and states to it, if they are large. */
-static int open_file(struct sgrad__run *run) {
+int sgrad__run_open_limit(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
     struct sgrad__memory_limit *limit = &run->batch.limit;
     double bytes = 0;
     int count;
-    if (!o->memory || !o->spill || !strcmp(o->spill, "none")) return 0;
+    if (!limit->waves || !o->memory || !o->spill || !strcmp(o->spill, "none")) return 0;
     run->graph->copies = o->spill;
     limit->spills = true;
     SGRAD_TRY(sgrad_spill_open(o->spill, &limit->file));
@@ -187,14 +186,14 @@ static int open_file(struct sgrad__run *run) {
     return bytes > LARGE * (double)o->memory ? settle(run, SGRAD__MOVES_WEIGHTS) : 0;
 }
 
-int sgrad__run_open_limit(struct sgrad__run *run) {
+int sgrad__run_agree_limit(struct sgrad__run *run) {
     double limited = run->options.parallel.memory > 0;
     SGRAD_TRY(sgrad__run_agree(run, check(run)));
-    if (!run->beside) sgrad_ranks_sum(&limited, 1);
+    sgrad_ranks_sum(&limited, 1);
     run->evaluation.alone = limited > 0;
     run->batch.limit = (struct sgrad__memory_limit){ .waves = limited > 0, .flops = FLOPS, .bandwidth = BANDWIDTH,
                                                      .instruction = SGRAD__INSTRUCTION_BYTES };
-    return sgrad__run_agree(run, open_file(run));
+    return 0;
 }
 
 int sgrad__run_limit_memory(struct sgrad__run *run) {

@@ -283,6 +283,7 @@ static const struct stage training_stages[] = {
     { sgrad__run_choose_micro_batch, SIZES | SERVERS, TASKS },
     { sgrad__run_measure_data, CONTEXT | DATA | GRAPH, INPUT },
     { open_placement, PLACE | DATA | SIZES, 0 },
+    { sgrad__run_agree_limit, CONTEXT, 0 },
     { read_parameters, SERVERS | TASKS, WEIGHTS },
     { sgrad__run_whiten, INPUT | WEIGHTS, 0 },
     { begin_slow, WEIGHTS, 0 },

@@ -236,8 +236,10 @@ void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
 
 /* ---- limit.c: --memory, --spill ---- */
 
-/* Opens the file of --spill. If weights and optimizer states, which must be allocated, are large, they move to the file.
- * Collective. SGRAD_EINVAL: the options do not fit together. SGRAD_EIO: the folder. */
+/* Checks the options of all ranks. Collective. SGRAD_EINVAL: they do not fit together. */
+int sgrad__run_agree_limit(struct sgrad__run *run);
+/* Opens the file of --spill, if the ranks have agreed. If weights and optimizer states, which must be allocated, are large, they
+ * move to the file. SGRAD_EIO: the folder. */
 int sgrad__run_open_limit(struct sgrad__run *run);
 /* Sets batch.limit: the memory that a step may use. Moves optimizer states and weights to the file, if they do not fit.
  * Collective. SGRAD_EIO. SGRAD_ENOMEM: the limit is too low; the message names the lowest possible one. */
