@@ -20,6 +20,7 @@ OTHERS = {
     "ompi_info": "all parsable",
     "tar": "concatenate sort",
     "torchrun": "nproc-per-node",
+    "bench/memory": "more",
     "stargrad.convert": "columns label text",
 }
 
