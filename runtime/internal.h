@@ -97,8 +97,6 @@ int sgrad__network_measure(int rank, struct sgrad_network *network, MPI_Comm com
 int sgrad__tensor_acquire(struct sgrad_tensor *tensor, int node, enum sgrad_access access, void (*then)(void *arg), void *arg);
 void *sgrad__tensor_memory(const struct sgrad_tensor *tensor, int node);
 void sgrad__tensor_release(struct sgrad_tensor *tensor, int node);
-/* Returns the bytes of a persistent tensor's buffer that are in memory. Parts that have never been written are not. */
-size_t sgrad__tensor_resident(const struct sgrad_tensor *tensor);
 /* Moves the content of a persistent tensor, which no program uses yet, to MEMORY, a mapping of a file from byte AT on. The tensor
  * then owns the mapping. */
 void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at);

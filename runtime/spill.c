@@ -297,7 +297,15 @@ int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
     return 0;
 }
 
-size_t sgrad_spill_resident(const struct sgrad_tensor *tensor) { return sgrad__tensor_resident(tensor); }
+size_t sgrad_spill_resident(const struct sgrad_tensor *tensor) {
+    const size_t bytes = sgrad_view_bytes(&tensor->view), size = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + size - 1) / size;
+    if (!tensor->paged) return tensor->mapped ? 0 : bytes;
+    unsigned char *page = sgrad_xcalloc(pages, 1);
+    size_t here = mincore(tensor->home, bytes, page) ? pages : 0;
+    for (size_t i = 0; i < pages; i++) here += page[i] & 1;
+    free(page);
+    return here * size;
+}
 
 void sgrad_spill_leave(void *memory, size_t bytes) {
     const uintptr_t start = sgrad_spill_blocks((uintptr_t)memory),

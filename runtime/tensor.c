@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include <starpu.h>
 
 static const struct {
@@ -135,16 +134,6 @@ static void free_home(struct sgrad_tensor *tensor) {
     if (tensor->mapped || tensor->paged) munmap(tensor->home, bytes);
     else if (!tensor->borrows) starpu_free_flags(tensor->home, bytes, HOME);
     if (tensor->paged) starpu_memory_deallocate(STARPU_MAIN_RAM, bytes);
-}
-
-size_t sgrad__tensor_resident(const struct sgrad_tensor *tensor) {
-    const size_t bytes = sgrad_view_bytes(&tensor->view), size = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + size - 1) / size;
-    if (!tensor->paged) return tensor->mapped ? 0 : bytes;
-    unsigned char *page = sgrad_xcalloc(pages, 1);
-    size_t here = mincore(tensor->home, bytes, page) ? pages : 0;
-    for (size_t i = 0; i < pages; i++) here += page[i] & 1;
-    free(page);
-    return here * size;
 }
 
 /* Copies all pages that are not zero to TO, which is zero. Thus memory that has never been written stays absent. */

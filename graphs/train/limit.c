@@ -86,13 +86,19 @@ void sgrad__run_measure_memory(struct sgrad__run *run) {
     run->batch.evaluation_memory = sgrad__evaluation_memory(run);
 }
 
-struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, enum sgrad__moved moved) {
-    struct sgrad__memory_use use = { run->batch.other_memory, run->batch.evaluation_memory };
+/* Returns the bytes of the contents MOVED. */
+static double moved_bytes(const struct sgrad__run *run, enum sgrad__moved moved) {
+    double bytes = 0;
     int count;
     struct sgrad_tensor **home = sgrad__homes(run->training, moved, &count);
-    for (int i = 0; i < count; i++) use.other -= (double)sgrad_view_bytes(&home[i]->view);
-    if (moved == SGRAD__MOVES_WEIGHTS) use.evaluation += sgrad__graph_memory(run->graph);
+    for (int i = 0; i < count; i++) bytes += (double)sgrad_view_bytes(&home[i]->view);
     free(home);
+    return bytes;
+}
+
+struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, enum sgrad__moved moved) {
+    struct sgrad__memory_use use = { run->batch.other_memory - moved_bytes(run, moved), run->batch.evaluation_memory };
+    if (moved == SGRAD__MOVES_WEIGHTS) use.evaluation += sgrad__graph_memory(run->graph);
     return use;
 }
 
@@ -173,17 +179,12 @@ static int choose_moved(struct sgrad__run *run) {
 int sgrad__run_open_limit(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
     struct sgrad__memory_limit *limit = &run->batch.limit;
-    double bytes = 0;
-    int count;
     if (!limit->waves || !o->memory || !o->spill || !strcmp(o->spill, "none")) return 0;
     run->graph->copies = o->spill;
     limit->spills = true;
     SGRAD_TRY(sgrad_spill_open(o->spill, &limit->file));
     SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
-    struct sgrad_tensor **home = sgrad__homes(run->training, SGRAD__MOVES_WEIGHTS, &count);
-    for (int i = 0; i < count; i++) bytes += (double)sgrad_view_bytes(&home[i]->view);
-    free(home);
-    return bytes > LARGE * (double)o->memory ? settle(run, SGRAD__MOVES_WEIGHTS) : 0;
+    return moved_bytes(run, SGRAD__MOVES_WEIGHTS) > LARGE * (double)o->memory ? settle(run, SGRAD__MOVES_WEIGHTS) : 0;
 }
 
 int sgrad__run_agree_limit(struct sgrad__run *run) {

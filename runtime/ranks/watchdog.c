@@ -43,18 +43,12 @@ static double next_nap(double seconds) { return seconds < nap ? 2 * seconds : na
 
 /* ---- roll call -------------------------------------------------------------------------------------------------- */
 
-/* Stores the description of each rank in ANSWER. The time limit exceeds a quarter of the timeout, so that ranks whose timeout
- * ends slightly later can answer. Sends are not completed, because the run ends afterwards. */
-static void call_roll(const struct waiting *mine, struct answer *answer) {
-    MPI_Request *request = sgrad_xcalloc((size_t)world->ranks, sizeof *request), sent;
-    int missing = world->ranks - 1;
-    for (int r = 0; r < world->ranks; r++) {
-        if (r == world->rank) continue;
-        MPI_Irecv(&answer[r].is, sizeof answer[r].is, MPI_BYTE, r, ROLL, world->control, &request[r]);
-        MPI_Isend(mine, sizeof *mine, MPI_BYTE, r, ROLL, world->control, &sent);
-    }
-    answer[world->rank] = (struct answer){ *mine, 1 };
-    for (double waited = 0; missing && waited < 10 + patience / 4; waited += nap) {
+/* Waits for REQUEST, by rank, the answers of those that have not answered yet, for MORE seconds and a quarter of the timeout.
+ * Returns true if all ranks have answered. */
+static bool collect(MPI_Request *request, struct answer *answer, double more) {
+    int missing = 0;
+    for (int r = 0; r < world->ranks; r++) missing += !answer[r].spoke;
+    for (double waited = 0; missing && waited < more + patience / 4; waited += nap) {
         for (int r = 0; r < world->ranks; r++) {
             if (answer[r].spoke) continue;
             MPI_Test(&request[r], &answer[r].spoke, MPI_STATUS_IGNORE);
@@ -62,6 +56,20 @@ static void call_roll(const struct waiting *mine, struct answer *answer) {
         }
         sgrad_sleep(nap);
     }
+    return !missing;
+}
+
+/* Stores the description of each rank in ANSWER. The time limit exceeds a quarter of the timeout, so that ranks whose timeout
+ * ends slightly later can answer. Sends are not completed, because the run ends afterwards. */
+static void call_roll(const struct waiting *mine, struct answer *answer) {
+    MPI_Request *request = sgrad_xcalloc((size_t)world->ranks, sizeof *request), sent;
+    for (int r = 0; r < world->ranks; r++) {
+        if (r == world->rank) continue;
+        MPI_Irecv(&answer[r].is, sizeof answer[r].is, MPI_BYTE, r, ROLL, world->control, &request[r]);
+        MPI_Isend(mine, sizeof *mine, MPI_BYTE, r, ROLL, world->control, &sent);
+    }
+    answer[world->rank] = (struct answer){ *mine, 1 };
+    collect(request, answer, 2);
     free(request);
 }
 
@@ -177,7 +185,6 @@ void sgrad__watchdog_stop(void) {
 static void call_ranks(const char *what) {
     struct answer *answer = sgrad_xcalloc((size_t)world->ranks, sizeof *answer);
     MPI_Request *request = sgrad_xcalloc((size_t)world->ranks, sizeof *request), sent;
-    int missing = world->ranks - 1;
     snprintf(answer[world->rank].is.what, sizeof answer->is.what, "%s", what);
     answer[world->rank].spoke = 1;
     for (int r = 0; r < world->ranks; r++) {
@@ -186,16 +193,9 @@ static void call_ranks(const char *what) {
         MPI_Isend(NULL, 0, MPI_BYTE, r, CALL, life.ranks, &sent);
         MPI_Request_free(&sent);
     }
-    for (double waited = 0; missing && waited < 10 + patience / 4; waited += nap) {
-        for (int r = 0; r < world->ranks; r++) {
-            if (answer[r].spoke) continue;
-            MPI_Test(&request[r], &answer[r].spoke, MPI_STATUS_IGNORE);
-            missing -= answer[r].spoke;
-        }
-        sgrad_sleep(nap);
-    }
-    if (missing) tell(answer);
-    if (missing) sgrad_ranks_abort(1);
+    const bool all = collect(request, answer, 10);    /* a thread may run late on a busy host */
+    if (!all) tell(answer);
+    if (!all) sgrad_ranks_abort(1);
     free(request);
     free(answer);
 }
