@@ -136,18 +136,23 @@ bool sgrad__hosts_changed(const struct sgrad__request *request, struct sgrad__ho
     return changed;
 }
 
-void sgrad__hosts_follow(const struct sgrad__request *request, struct sgrad__hosts *hosts, struct sgrad__hosts *former) {
+bool sgrad__hosts_follow(const struct sgrad__request *request, struct sgrad__hosts *hosts, struct sgrad__hosts *former) {
     struct stat now;
     struct sgrad__hosts read = { 0 };
-    if (stat(request->launch.hostfile, &now) || same_file(&now, &hosts->read) || sgrad__hosts_read(request, &read)) return;
+    while (!stat(request->launch.hostfile, &now) && !same_file(&now, &hosts->read) && !same_file(&now, &hosts->seen)) {
+        hosts->seen = now;      /* somebody may be writing it */
+        if (!sgrad__children_pause(1)) return false;
+    }
+    if (stat(request->launch.hostfile, &now) || same_file(&now, &hosts->read) || sgrad__hosts_read(request, &read)) return true;
     if (!read.count || same_entries(&read, hosts)) {
         hosts->read = read.read;
         sgrad__hosts_free(&read);
-        return;
+        return true;
     }
     if (former->count) sgrad__hosts_free(hosts);
     else *former = *hosts;
     *hosts = read;
+    return true;
 }
 
 void sgrad__hosts_restore(struct sgrad__hosts *hosts, struct sgrad__hosts *former) {

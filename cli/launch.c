@@ -240,7 +240,7 @@ static bool prepare(struct launch *l) {
     const int idle = l->idle;
     struct sgrad__hosts *hosts = &l->hosts;
     if (!sgrad__children_pause(idle ? 1 << (idle < 7 ? idle - 1 : 6) : 0)) return false;
-    if (l->request->launch.resize) sgrad__hosts_follow(l->request, hosts, &l->former);
+    if (l->request->launch.resize && !sgrad__hosts_follow(l->request, hosts, &l->former)) return false;
     sgrad__hosts_probe(hosts);
     if (!sgrad__children_pause(0)) return false;
     if (!hosts->count || hosts->gone < hosts->count) return true;
@@ -278,11 +278,13 @@ static const char *difference(const struct launch *l) {
     return "; results agree to rounding: only 1, 2, 4 and 8 ranks give the same bits";
 }
 
-/* Prepares the next start on the hosts to which the file has changed. RECORDED: the next start must not record a failure. */
-static void resize(struct launch *l, bool recorded) {
+/* Prepares the next start on the hosts to which the file has changed. It records a failure if a signal has ended the ranks before
+ * their checkpoint, or if the last failure has not been RECORDED. False: launch must end. */
+static bool resize(struct launch *l, bool recorded) {
     const int before = l->start.ranks;
-    if (recorded) unsetenv(FAILURE);
-    sgrad__hosts_follow(l->request, &l->hosts, &l->former);
+    if (l->end.status >= SGRAD__KILLED) hand_on(&l->end);
+    else if (recorded) unsetenv(FAILURE);
+    if (!sgrad__hosts_follow(l->request, &l->hosts, &l->former)) return false;
     sgrad__hosts_probe(&l->hosts);
     if (l->hosts.gone == l->hosts.count && l->former.count) {
         sgrad_log_warning("launch: no host of %s answers, so the run continues on those before", l->request->launch.hostfile);
@@ -292,6 +294,7 @@ static void resize(struct launch *l, bool recorded) {
     l->resized = true;
     sgrad_log_warning("launch: the run continues on %d %s, with %d before%s", l->start.ranks,
                       sgrad_plural(l->start.ranks, "rank", "ranks"), before, difference(l));
+    return true;
 }
 
 /* Returns to the hosts before the last change, if the run has failed on the new ones before it completed a step, other than by a
@@ -346,8 +349,9 @@ static int launch(struct launch *l, bool *owns) {
         } else if (status == SGRAD__DONE) return status;
         if (l->forwarded || status == SGRAD__NOT_FOUND || (out && diverged(&l->job->train))) return SGRAD__FAILED;
         l->idle = stepped ? 0 : l->idle + 1;
-        if (l->end.changed) resize(l, stepped);
-        else if (!stepped && restore(l)) continue;
+        if (l->end.changed) {
+            if (!resize(l, stepped)) return SGRAD__FAILED;
+        } else if (!stepped && restore(l)) continue;
         else if (status == SGRAD__USAGE) return status;
         else if (l->retry == l->request->launch.retries) break;
         else if (!retry(l)) return SGRAD__FAILED;
