@@ -1,7 +1,9 @@
 /* slow_rank.c: names a rank that computes for longer than the others.
  *
  * All ranks have steps of the same duration, because they wait for each other. The time that a rank computes in a step is
- * therefore proportional to the fraction of time that its workers spend in tasks, which ranks send with their votes (workers.c):
+ * therefore proportional to the fraction of time that its workers spend in tasks, which ranks send with their votes (workers.c).
+ * The busiest worker of each rank counts, because ranks may have different numbers of workers, and cores beside a GPU may be
+ * idle:
  *
  *     rank 0   ███······   0.3
  *     rank 1   █████████   0.9     3 times the median of the others: slow
@@ -21,7 +23,8 @@ enum { WINDOW = 20 };                   /* steps */
 struct sgrad__slow_rank {
     int ranks, workers;
     int *rank;                          /* by worker */
-    double *busy;                       /* by rank: sum over its workers and the steps of the window */
+    double *busy;                       /* by worker: sum over the steps of the window */
+    double *busiest;                    /* by rank: that of its busiest worker */
     double *sorted;                     /* by rank: scratch */
     int steps;
     int before, reported;               /* the slow rank of the previous window; the one reported last; -1: none */
@@ -35,7 +38,8 @@ struct sgrad__slow_rank *sgrad__slow_rank_open(const struct sgrad__workers *work
         if (sscanf(workers->name[i], "rank%d/", &s->rank[i]) != 1) s->rank[i] = 0;
         if (s->rank[i] >= s->ranks) s->ranks = s->rank[i] + 1;
     }
-    s->busy = sgrad_xcalloc((size_t)s->ranks + 1, sizeof *s->busy);
+    s->busy = sgrad_xcalloc((size_t)s->workers + 1, sizeof *s->busy);
+    s->busiest = sgrad_xcalloc((size_t)s->ranks + 1, sizeof *s->busiest);
     s->sorted = sgrad_xcalloc((size_t)s->ranks + 1, sizeof *s->sorted);
     s->before = s->reported = -1;
     return s;
@@ -45,6 +49,7 @@ void sgrad__slow_rank_close(struct sgrad__slow_rank *slow) {
     if (!slow) return;
     free(slow->rank);
     free(slow->busy);
+    free(slow->busiest);
     free(slow->sorted);
     free(slow);
 }
@@ -56,28 +61,30 @@ static int by_size(const void *a, const void *b) {
 
 /* Returns the slow rank of the window, and stores how many times longer it computes; -1: none. */
 static int slow_of_window(struct sgrad__slow_rank *s, double *times) {
-    int most = 0, others = 0, workers = 0;
+    int most = 0, others = 0;
+    for (int r = 0; r < s->ranks; r++) s->busiest[r] = 0;
+    for (int i = 0; i < s->workers; i++)
+        if (s->busy[i] > s->busiest[s->rank[i]]) s->busiest[s->rank[i]] = s->busy[i];
     for (int r = 1; r < s->ranks; r++)
-        if (s->busy[r] > s->busy[most]) most = r;
+        if (s->busiest[r] > s->busiest[most]) most = r;
     for (int r = 0; r < s->ranks; r++)
-        if (r != most) s->sorted[others++] = s->busy[r];
-    for (int i = 0; i < s->workers; i++) workers += s->rank[i] == most;
-    if (!others || s->busy[most] < LEAST_BUSY * WINDOW * workers) return -1;
+        if (r != most) s->sorted[others++] = s->busiest[r];
+    if (!others || s->busiest[most] < LEAST_BUSY * WINDOW) return -1;
     qsort(s->sorted, (size_t)others, sizeof *s->sorted, by_size);
     const double median = (s->sorted[(others - 1) / 2] + s->sorted[others / 2]) / 2;
-    if (median <= 0 || s->busy[most] < SLOW * median) return -1;
-    *times = s->busy[most] / median;
+    if (median <= 0 || s->busiest[most] < SLOW * median) return -1;
+    *times = s->busiest[most] / median;
     return most;
 }
 
 int sgrad__slow_rank_add(struct sgrad__slow_rank *slow, const double *busy, double *times) {
-    for (int i = 0; i < slow->workers; i++) slow->busy[slow->rank[i]] += busy[i];
+    for (int i = 0; i < slow->workers; i++) slow->busy[i] += busy[i];
     if (++slow->steps < WINDOW) return -1;
     const int is = slow_of_window(slow, times), report = is == slow->before && is != slow->reported ? is : -1;
     if (is != slow->before) slow->reported = -1;
     if (report >= 0) slow->reported = report;
     slow->before = is;
     slow->steps = 0;
-    for (int r = 0; r < slow->ranks; r++) slow->busy[r] = 0;
+    for (int i = 0; i < slow->workers; i++) slow->busy[i] = 0;
     return report;
 }
