@@ -46,9 +46,22 @@ def command_line(arguments=None):
                         "each process has a part of the batch; rank 0 listens at --address")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--address", default="127.0.0.1:29517")
+    parser.add_argument("--shard", action="store_true", help="each of --ranks stores a share of the parameters (FSDP2)")
     parser.add_argument("--bucket", type=float, help="MB of gradients summed at once (default: PyTorch's)")
     parser.add_argument("--serve", action="store_true")
     return parser.parse_args(arguments)
+
+
+def shard(model, processes):
+    """Shares the parameters of each block, the members of a sequence or list of modules, and then the rest."""
+    from torch.distributed.fsdp import fully_shard
+    mesh = torch.distributed.init_device_mesh("cpu", (processes,))
+    for sequence in model.modules():
+        if isinstance(sequence, (torch.nn.Sequential, torch.nn.ModuleList)):
+            for block in sequence:
+                if next(block.parameters(), None) is not None:
+                    fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
 
 
 def make_model(options, rank, processes):
@@ -58,6 +71,9 @@ def make_model(options, rank, processes):
     model = model.to(options.device, memory_format=torch.contiguous_format if options.nchw else torch.channels_last)
     if processes > 1:
         torch.distributed.init_process_group("gloo", f"tcp://{options.address}", rank=rank, world_size=processes)
+    if options.shard:
+        return shard(model, processes)
+    if processes > 1:
         if options.bucket:      # torch.compile requires that the first bucket is not larger than the others
             torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = int(options.bucket * 2**20)
         model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=options.bucket, gradient_as_bucket_view=True,
