@@ -100,6 +100,8 @@ void sgrad__tensor_release(struct sgrad_tensor *tensor, int node);
 /* Moves the content of a persistent tensor, which no program uses yet, to MEMORY, a mapping of a file from byte AT on. The tensor
  * then owns the mapping. */
 void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at);
+/* Replaces that memory by other memory, which the tensor owns, and copies the content. SGRAD_ENOMEM. */
+int sgrad__tensor_return(struct sgrad_tensor *tensor);
 void sgrad__tensors_look(void);     /* updates sgrad_tensors_peak_bytes; called at the start of each task */
 
 int sgrad__failure_take(void);      /* returns the error of sgrad_task_error and clears it */

@@ -297,6 +297,13 @@ int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
     return 0;
 }
 
+int sgrad_spill_return(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
+    const off_t at = tensor->at, blocks = (off_t)sgrad_spill_blocks(sgrad_view_bytes(&tensor->view));
+    SGRAD_TRY(sgrad__tensor_return(tensor));
+    fallocate(spill->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, blocks);     /* or it remains unused */
+    return 0;
+}
+
 size_t sgrad_spill_resident(const struct sgrad_tensor *tensor) {
     const size_t bytes = sgrad_view_bytes(&tensor->view), size = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + size - 1) / size;
     if (!tensor->paged) return tensor->mapped ? 0 : bytes;

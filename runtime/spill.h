@@ -39,6 +39,8 @@ int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slot
 /* Moves the content of TENSOR to the file, where it stays; it must be persistent, and no program may use it yet. It may outlive
  * SPILL. SGRAD_EIO: too little space, or the file cannot be mapped. */
 int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor);
+/* Moves the content of a settled TENSOR back to memory, and gives back its space. No program may use it yet. SGRAD_ENOMEM. */
+int sgrad_spill_return(struct sgrad_spill *spill, struct sgrad_tensor *tensor);
 /* Returns the bytes of a persistent tensor that are in memory. Parts that have never been written are not. */
 size_t sgrad_spill_resident(const struct sgrad_tensor *tensor);
 /* Gives back whole pages of MEMORY until they are used again. Their content is lost, unless it is in a file. */

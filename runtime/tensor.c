@@ -145,18 +145,31 @@ static void copy_written(char *to, const char *from, size_t bytes) {
     }
 }
 
-void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at) {
+/* Replaces the memory of TENSOR by that of PLACE, which contains zeros, and copies the content. */
+static void replace_home(struct sgrad_tensor *tensor, const struct sgrad_tensor *place) {
     const size_t bytes = sgrad_view_bytes(&tensor->view);
     assert(tensor->lifetime == SGRAD_PERSISTENT && !tensor->borrows);
     starpu_data_unregister(tensor->handle);
-    copy_written(memory, tensor->home, bytes);
+    copy_written(place->home, tensor->home, bytes);
     free_home(tensor);
-    tensor->home = memory;
-    tensor->mapped = true;
-    tensor->paged = false;
-    tensor->at = at;
-    starpu_variable_data_register(&tensor->handle, STARPU_MAIN_RAM, (uintptr_t)memory, bytes);
+    tensor->home = place->home;
+    tensor->mapped = place->mapped;
+    tensor->paged = place->paged;
+    tensor->at = place->at;
+    starpu_variable_data_register(&tensor->handle, STARPU_MAIN_RAM, (uintptr_t)tensor->home, bytes);
     starpu_data_set_name(tensor->handle, tensor->name);
+}
+
+void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at) {
+    replace_home(tensor, &(struct sgrad_tensor){ .home = memory, .mapped = true, .at = at });
+}
+
+int sgrad__tensor_return(struct sgrad_tensor *tensor) {
+    struct sgrad_tensor place = { .name = tensor->name };
+    const size_t bytes = sgrad_view_bytes(&tensor->view);
+    if (!allocate_home(&place, bytes)) return sgrad_log_error(SGRAD_ENOMEM, "%s: no memory for %zu bytes", tensor->name, bytes);
+    replace_home(tensor, &place);
+    return 0;
 }
 
 void sgrad_tensor_destroy(struct sgrad_tensor *tensor) {

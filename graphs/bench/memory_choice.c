@@ -76,34 +76,49 @@ static double schedule(const struct chooser *chooser, const struct sgrad__progra
     return seconds;
 }
 
-/* Builds the program of RUN within the limit, which moves as little as possible. SAVED: bytes that other ranks store; *OTHER is
- * set to the bytes that steps do not use. NULL: there is none. */
-static struct sgrad__program *build(const struct chooser *chooser, const struct sgrad__run *run, double saved, double *other) {
-    static const struct {
-        bool spills;
-        enum sgrad__moved moved;
-    } way[] = { { false, SGRAD__MOVES_NONE }, { true, SGRAD__MOVES_NONE }, { true, SGRAD__MOVES_STATES },
-                { true, SGRAD__MOVES_WEIGHTS } };
+/* A search for the program of RUN within the limit. SAVED: bytes that other ranks store. */
+struct attempt {
+    const struct chooser *chooser;
+    const struct sgrad__run *run;
+    double saved;
+};
+
+/* Builds the program with MOVED homes in the file. *OTHER is set to the bytes that steps do not use. NULL: there is none. */
+static struct sgrad__program *build_moved(const struct attempt *attempt, bool spills, int moved, double *other) {
+    const struct sgrad__run *run = attempt->run;
+    const struct chooser *chooser = attempt->chooser;
+    const struct sgrad__memory_use use = sgrad__run_memory_use(run, moved);
     struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
     struct sgrad__program *program;
-    const bool disk = chooser->is->write > 0 && chooser->is->read > 0;
-    const int ways = !disk ? 1 : saved > 0 ? 2 : sizeof way / sizeof *way;
+    *other = use.other - attempt->saved;
     o.cpus = chooser->pace.workers;
-    for (int i = 0; i < ways; i++) {
-        const struct sgrad__memory_use use = sgrad__run_memory_use(run, way[i].moved);
-        o.limit = (struct sgrad__memory_limit){ .bytes = chooser->is->bytes - use.other + saved,
-                                                .waves = true,
-                                                .instruction = SGRAD__INSTRUCTION_BYTES,
-                                                .spills = way[i].spills,
-                                                .moved = way[i].moved,
-                                                .speed = chooser->pace.disk,
-                                                .flops = chooser->pace.flops,
-                                                .bandwidth = chooser->pace.bandwidth };
-        if (o.limit.bytes < 1 || o.limit.bytes < use.evaluation || sgrad__program_build(run->graph, &o, &program)) continue;
-        *other = use.other - saved;
-        return program;
-    }
-    return NULL;
+    o.limit = (struct sgrad__memory_limit){ .bytes = chooser->is->bytes - *other,
+                                            .waves = true,
+                                            .instruction = SGRAD__INSTRUCTION_BYTES,
+                                            .spills = spills,
+                                            .moved = moved,
+                                            .speed = chooser->pace.disk,
+                                            .flops = chooser->pace.flops,
+                                            .bandwidth = chooser->pace.bandwidth };
+    if (o.limit.bytes < 1 || o.limit.bytes < use.evaluation || sgrad__program_build(run->graph, &o, &program)) return NULL;
+    return program;
+}
+
+static double predict(void *arg, int moved) {
+    double other;
+    struct sgrad__program *program = build_moved(arg, true, moved, &other);
+    const double seconds = program ? program->spilling.seconds : INFINITY;
+    sgrad__program_destroy(program);
+    return seconds;
+}
+
+/* Builds the program as a run would choose it. States and weights that are shared with other ranks are not moved here. */
+static struct sgrad__program *build(const struct chooser *chooser, const struct sgrad__run *run, double saved, double *other) {
+    struct attempt attempt = { chooser, run, saved };
+    struct sgrad__program *whole = build_moved(&attempt, false, 0, other);
+    if (whole || chooser->is->write <= 0 || chooser->is->read <= 0) return whole;
+    const int moved = saved > 0 ? 0 : sgrad__run_choose_moved(run, predict, &attempt);
+    return moved < 0 ? NULL : build_moved(&attempt, true, moved, other);
 }
 
 /* ---- the curve of memory ---- */

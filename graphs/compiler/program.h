@@ -160,11 +160,15 @@ struct sgrad__source {
  * ranges. */
 enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_SEARCH, SGRAD__TAGS_EVALUATION, SGRAD__TAGS_OF_A_RUN = 8 };
 
-/* Contents of parameters and training that are in the file, and in memory only while tasks use them. */
-enum sgrad__moved { SGRAD__MOVES_NONE, SGRAD__MOVES_STATES, SGRAD__MOVES_WEIGHTS };    /* weights: states as well */
-
-/* Returns the tensors of TRAINING that are in the file; the caller must free the list. Sets *COUNT. */
-struct sgrad_tensor **sgrad__homes(const struct sgrad__training *training, enum sgrad__moved moved, int *count);
+/* Large tensors of a training, which can be in the file, and in memory only while tasks use them. They move to the file in this
+ * order: first the optimizer states and moving averages, from the last parameter to the first, then the weights. */
+struct sgrad__homes {
+    int count, states;                  /* STATES: the first ones, before the weights */
+    struct sgrad_tensor **tensor;
+};
+struct sgrad__homes sgrad__homes_find(const struct sgrad__training *training);
+void sgrad__homes_free(struct sgrad__homes *homes);
+double sgrad__homes_bytes(const struct sgrad__homes *homes, int first, int end);   /* of tensors FIRST to END - 1 */
 
 /* The limit of a program's memory. */
 struct sgrad__memory_limit {
@@ -172,7 +176,7 @@ struct sgrad__memory_limit {
     bool waves;                         /* a rank of the run has a limit: see wave_of (program.c); the same on all ranks */
     bool spills;                        /* buffers are moved */
     struct sgrad_spill *file;           /* to this file; may be NULL if the program is never allocated */
-    enum sgrad__moved moved;
+    int moved;                          /* number of the first tensors of sgrad__homes that are in the file */
     struct sgrad_spill_speed speed;     /* of this folder */
     double flops, bandwidth;            /* of a worker, per second: for tasks that have not been measured */
     double instruction;                 /* bytes that each added instruction takes in other memory */

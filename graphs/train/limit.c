@@ -11,6 +11,7 @@
 #include "runtime/spill.h"
 
 #include <malloc.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static const double FLOPS = 60e9, BANDWIDTH = 8e9;
  * instructions. */
 static const double REST = 36e6;
 static const double MIB = 1 << 20;  /* the M of options */
-/* Parameters and states of at least this fraction of the limit are in the file from the start, before they are read. */
+/* Parameters and states of at least this fraction of the limit are in the file until the step has been planned. */
 static const double LARGE = 0.4;
 
 /* Returns the bytes of this process in memory, without those that have been freed; 0: unknown. */
@@ -72,11 +73,10 @@ static int count_instructions(const struct sgrad__run *run) {
 
 /* Returns the bytes of parameters and states that are not in memory, because they have never been written. */
 static double absent_bytes(const struct sgrad__run *run) {
-    double bytes = 0;
-    int count;
-    struct sgrad_tensor **home = sgrad__homes(run->training, SGRAD__MOVES_WEIGHTS, &count);
-    for (int i = 0; i < count; i++) bytes += (double)sgrad_view_bytes(&home[i]->view) - (double)sgrad_spill_resident(home[i]);
-    free(home);
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    double bytes = sgrad__homes_bytes(&homes, 0, homes.count);
+    for (int i = 0; i < homes.count; i++) bytes -= (double)sgrad_spill_resident(homes.tensor[i]);
+    sgrad__homes_free(&homes);
     return bytes;
 }
 
@@ -86,19 +86,13 @@ void sgrad__run_measure_memory(struct sgrad__run *run) {
     run->batch.evaluation_memory = sgrad__evaluation_memory(run);
 }
 
-/* Returns the bytes of the contents MOVED. */
-static double moved_bytes(const struct sgrad__run *run, enum sgrad__moved moved) {
-    double bytes = 0;
-    int count;
-    struct sgrad_tensor **home = sgrad__homes(run->training, moved, &count);
-    for (int i = 0; i < count; i++) bytes += (double)sgrad_view_bytes(&home[i]->view);
-    free(home);
-    return bytes;
-}
-
-struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, enum sgrad__moved moved) {
-    struct sgrad__memory_use use = { run->batch.other_memory - moved_bytes(run, moved), run->batch.evaluation_memory };
-    if (moved == SGRAD__MOVES_WEIGHTS) use.evaluation += sgrad__graph_memory(run->graph);
+struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, int moved) {
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    const struct sgrad__memory_use use = {
+        .other = run->batch.other_memory - sgrad__homes_bytes(&homes, 0, moved),
+        .evaluation = run->batch.evaluation_memory + sgrad__homes_bytes(&homes, homes.states, moved),
+    };
+    sgrad__homes_free(&homes);
     return use;
 }
 
@@ -116,22 +110,61 @@ static int check(const struct sgrad__run *run) {
     return 0;
 }
 
-/* Sets the limit of steps, if the contents MOVED are in the file. Returns false if that is too little. */
-static bool try_moved(struct sgrad__run *run, enum sgrad__moved moved) {
-    struct sgrad__memory_limit *limit = &run->batch.limit;
+/* ---- optimizer states and weights in the file ---- */
+
+/* Sets the limit of steps, if MOVED homes are in the file. Returns false if it is less than an evaluation needs. */
+static bool set_limit(struct sgrad__run *run, int moved) {
     const struct sgrad__memory_use use = sgrad__run_memory_use(run, moved);
-    limit->moved = moved;
-    limit->bytes = (double)run->options.parallel.memory - use.other;
-    if (limit->bytes < use.evaluation || limit->bytes < 1) return false;
-    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    struct sgrad__program *program;
-    if (sgrad__program_build(run->graph, &o, &program)) return false;
-    sgrad__program_destroy(program);
-    return true;
+    run->batch.limit.moved = moved;
+    run->batch.limit.bytes = (double)run->options.parallel.memory - use.other;
+    return run->batch.limit.bytes >= use.evaluation && run->batch.limit.bytes >= 1;
 }
 
-/* Returns the lowest limit, if the contents MOVED are in the file. */
-static double least_of(struct sgrad__run *run, enum sgrad__moved moved, struct sgrad__memory_use *use) {
+/* Returns the predicted seconds of a step if MOVED homes are in the file; 0: nothing is moved; INFINITY: the limit is too low. */
+static double predict(void *arg, int moved) {
+    struct sgrad__run *run = arg;
+    struct sgrad__program *program;
+    if (!set_limit(run, moved)) return INFINITY;
+    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
+    if (sgrad__program_build(run->graph, &o, &program)) return INFINITY;
+    const double seconds = program->spilling.seconds;
+    sgrad__program_destroy(program);
+    return seconds;
+}
+
+enum { LEVELS = 16 };
+#define SAVES 0.99      /* times the predicted seconds: worth a move of more bytes */
+
+/* Sets MOVED[level] to the number of homes that have about level / LEVELS of all bytes. */
+static void divide(const struct sgrad__run *run, int moved[LEVELS + 1]) {
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    const double all = sgrad__homes_bytes(&homes, 0, homes.count);
+    for (int level = 0, n = 0; level <= LEVELS; moved[level++] = n)
+        while (n < homes.count && sgrad__homes_bytes(&homes, 0, n) < level * all / LEVELS) n++;
+    sgrad__homes_free(&homes);
+}
+
+int sgrad__run_choose_moved(const struct sgrad__run *run, double (*predicted)(void *arg, int moved), void *arg) {
+    int moved[LEVELS + 1], low = -1, high = 0;      /* LOW is too little, HIGH suffices */
+    divide(run, moved);
+    double seconds = predicted(arg, 0);
+    if (!(seconds < INFINITY)) {
+        low = 0, high = LEVELS;
+        seconds = predicted(arg, moved[LEVELS]);
+        if (!(seconds < INFINITY)) return -1;
+    }
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        const double its = predicted(arg, moved[middle]);
+        if (its < INFINITY) high = middle, seconds = its;
+        else low = middle;
+    }
+    for (double its; high < LEVELS && (its = predicted(arg, moved[high + 1])) < SAVES * seconds; seconds = its) high++;
+    return moved[high];
+}
+
+/* Returns the lowest limit, if MOVED homes are in the file. */
+static double least_of(struct sgrad__run *run, int moved, struct sgrad__memory_use *use) {
     run->batch.limit.moved = moved;
     *use = sgrad__run_memory_use(run, moved);
     const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
@@ -139,16 +172,19 @@ static double least_of(struct sgrad__run *run, enum sgrad__moved moved, struct s
     return use->other + (steps > use->evaluation ? steps : use->evaluation);
 }
 
-/* Returns an error that names the lowest possible limit, if at least the contents FIRST are in the file. */
-static int refuse(struct sgrad__run *run, enum sgrad__moved first) {
+/* Returns an error that names the lowest possible limit. */
+static int refuse(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
     const bool spills = run->batch.limit.spills;
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    const int moved[] = { homes.states, homes.count };
     struct sgrad__memory_use use, best;
-    double least = least_of(run, first, &best);
-    for (enum sgrad__moved moved = first + 1; spills && moved <= SGRAD__MOVES_WEIGHTS; moved++) {
-        const double other = least_of(run, moved, &use);
+    double least = least_of(run, 0, &best);
+    for (int i = 0; spills && i < 2; i++) {
+        const double other = least_of(run, moved[i], &use);
         if (other < least) least = other, best = use;
     }
+    sgrad__homes_free(&homes);
     return sgrad_log_error(SGRAD_ENOMEM,
                            "--memory %.0fM is too little: a rank requires %.0fM%s, of which %.0fM are not used by steps; give "
                            "--memory %.0fM, %sa smaller --micro-batch, or --recompute",
@@ -156,24 +192,27 @@ static int refuse(struct sgrad__run *run, enum sgrad__moved first) {
                            1.02 * least / MIB, spills ? "" : "--spill DIR, ");
 }
 
-/* Moves the contents MOVED to the file. */
-static int settle(struct sgrad__run *run, enum sgrad__moved moved) {
-    int count, error = 0;
-    struct sgrad_tensor **home = sgrad__homes(run->training, moved, &count);
+/* Moves the first MOVED homes to the file, and the others to memory, where they are not there yet. */
+static int settle(struct sgrad__run *run, int moved) {
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    int error = 0;
     run->batch.limit.moved = moved;
-    for (int i = 0; i < count && !error; i++) error = sgrad_spill_settle(run->batch.limit.file, home[i]);
-    free(home);
+    for (int i = 0; i < homes.count && !error; i++)
+        if (homes.tensor[i]->mapped != (i < moved))
+            error = i < moved ? sgrad_spill_settle(run->batch.limit.file, homes.tensor[i])
+                              : sgrad_spill_return(run->batch.limit.file, homes.tensor[i]);
+    sgrad__homes_free(&homes);
     malloc_trim(0);     /* gives back the memory of programs that were tried, and of these tensors */
     return error;
 }
 
-/* Moves as little as possible: only activations and gradients if this suffices, then optimizer states, then weights. */
+/* Moves as little as possible, unless a step is predicted to be faster if it moves more. */
 static int choose_moved(struct sgrad__run *run) {
-    const struct sgrad__memory_limit *limit = &run->batch.limit;
-    const enum sgrad__moved first = limit->moved, most = limit->spills ? SGRAD__MOVES_WEIGHTS : SGRAD__MOVES_NONE;
-    for (enum sgrad__moved moved = first; moved <= most; moved++)
-        if (try_moved(run, moved)) return moved > first ? settle(run, moved) : 0;
-    return refuse(run, first);
+    const bool spills = run->batch.limit.spills;
+    const int moved = spills ? sgrad__run_choose_moved(run, predict, run) : predict(run, 0) < INFINITY ? 0 : -1;
+    if (moved < 0) return refuse(run);
+    set_limit(run, moved);
+    return spills ? settle(run, moved) : 0;
 }
 
 int sgrad__run_open_limit(struct sgrad__run *run) {
@@ -184,7 +223,11 @@ int sgrad__run_open_limit(struct sgrad__run *run) {
     limit->spills = true;
     SGRAD_TRY(sgrad_spill_open(o->spill, &limit->file));
     SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
-    return moved_bytes(run, SGRAD__MOVES_WEIGHTS) > LARGE * (double)o->memory ? settle(run, SGRAD__MOVES_WEIGHTS) : 0;
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    const int count = homes.count;
+    const bool large = sgrad__homes_bytes(&homes, 0, count) > LARGE * (double)o->memory;
+    sgrad__homes_free(&homes);
+    return large ? settle(run, count) : 0;
 }
 
 int sgrad__run_agree_limit(struct sgrad__run *run) {

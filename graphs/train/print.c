@@ -76,9 +76,6 @@ static void print_memory(const struct sgrad__run *run, FILE *to) {
 
 /* Prints the moves to and from a file, if there are any. */
 static void print_spilling(const struct sgrad__run *run, FILE *to) {
-    static const char *const moved[] = { [SGRAD__MOVES_NONE] = "",
-                                         [SGRAD__MOVES_STATES] = ", and all optimizer states,",
-                                         [SGRAD__MOVES_WEIGHTS] = ", all optimizer states and weights," };
     const struct sgrad__spilling *s = &run->program->spilling;
     const struct sgrad__memory_limit *limit = &run->batch.limit;
     if (!limit->bytes) return;
@@ -88,8 +85,14 @@ static void print_spilling(const struct sgrad__run *run, FILE *to) {
         fputs(": all buffers stay in memory\n", to);
         return;
     }
-    fprintf(to, ": %d activations and gradients%s leave memory; ", s->slots, moved[limit->moved]);
-    fprintf(to, "a step writes %.2f MB to %s and reads %.2f (%.2f and %.2f GB/s); predicted %.2f s, of which %.2f waiting\n",
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    const int states = limit->moved < homes.states ? limit->moved : homes.states;
+    fprintf(to, ": %d activations and gradients", s->slots);
+    if (states) fprintf(to, ", %.2f MB of optimizer states", 1e-6 * sgrad__homes_bytes(&homes, 0, states));
+    if (limit->moved > states) fprintf(to, ", %.2f of weights", 1e-6 * sgrad__homes_bytes(&homes, states, limit->moved));
+    sgrad__homes_free(&homes);
+    fprintf(to,
+            " leave memory; a step writes %.2f MB to %s and reads %.2f (%.2f and %.2f GB/s); predicted %.2f s, of which %.2f waiting\n",
             1e-6 * s->written, sgrad_spill_folder(s->file), 1e-6 * s->read, 1e-9 * limit->speed.write, 1e-9 * limit->speed.read,
             s->seconds, s->waited);
 }

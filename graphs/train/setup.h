@@ -239,19 +239,22 @@ void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
 /* Checks the options of all ranks. Collective. SGRAD_EINVAL: they do not fit together. */
 int sgrad__run_agree_limit(struct sgrad__run *run);
 /* Opens the file of --spill, if the ranks have agreed. If weights and optimizer states, which must be allocated, are large, they
- * move to the file. SGRAD_EIO: the folder. */
+ * move to the file, until sgrad__run_limit_memory. SGRAD_EIO: the folder. */
 int sgrad__run_open_limit(struct sgrad__run *run);
 /* Sets batch.limit: the memory that a step may use. Moves optimizer states and weights to the file, if they do not fit.
  * Collective. SGRAD_EIO. SGRAD_ENOMEM: the limit is too low; the message names the lowest possible one. */
 int sgrad__run_limit_memory(struct sgrad__run *run);
 enum { SGRAD__INSTRUCTION_BYTES = 40000 };      /* memory of an instruction of a program while it runs: tasks, tensors */
 /* The memory of a rank that its steps do not use, in bytes: other parts; an evaluation, when no steps run, with the weights that
- * it reads from the file. */
+ * it reads from the file. MOVED: as in sgrad__memory_limit. */
 struct sgrad__memory_use {
     double other, evaluation;
 };
-/* Measures them for run->batch, without a file. Returns them if the contents MOVED are in the file. */
+/* Measures them for run->batch, without a file. Returns them if MOVED homes are in the file. */
 void sgrad__run_measure_memory(struct sgrad__run *run);
-struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, enum sgrad__moved moved);
+struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, int moved);
+/* Returns the number of homes that should be in the file: as few as possible, unless more are predicted to save time; -1: the
+ * limit is too low. PREDICTED returns the seconds of a step with MOVED homes in the file; INFINITY: that is not possible. */
+int sgrad__run_choose_moved(const struct sgrad__run *run, double (*predicted)(void *arg, int moved), void *arg);
 
 #endif

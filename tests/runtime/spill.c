@@ -107,6 +107,30 @@ static void settles_tensors(void **state) {
     free(is);
 }
 
+static void returns_tensors(void **state) {
+    (void)state;
+    enum { COUNT = 300001 };
+    struct sgrad_tensor *x;
+    struct sgrad_spill *spill;
+    float *is = sgrad_xcalloc(COUNT, sizeof *is);
+    for (int i = 0; i < COUNT; i++) is[i] = (float)(i + 1);
+    assert_done(sgrad_spill_open(scratch(), &spill));
+    assert_done(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(1, COUNT), SGRAD_PERSISTENT, &x));
+    for (int turn = 0; turn < 2; turn++) {
+        assert_done(sgrad_spill_settle(spill, x));
+        assert_true(x->mapped);
+        assert_done(sgrad_tensor_write(x, is));
+        assert_done(sgrad_spill_return(spill, x));
+        assert_false(x->mapped);
+    }
+    sgrad_spill_close(spill);
+    memset(is, 0, COUNT * sizeof *is);
+    assert_done(sgrad_tensor_read(x, is));
+    for (int i = 0; i < COUNT; i++) assert_float_equal(is[i], i + 1, 0);
+    sgrad_tensor_destroy(x);
+    free(is);
+}
+
 static void refuses_folders(void **state) {
     (void)state;
     struct sgrad_spill *spill;
@@ -134,6 +158,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a file returns the contents that were moved to it, in order", returns_contents),
         sentence("a tensor in the file has the changes of its copies, and of tasks", settles_tensors),
+        sentence("a tensor returns from the file to memory with its content", returns_tensors),
         sentence("folders without a disk, or without enough space, are refused", refuses_folders),
     };
     return run_sentences(argc, argv, tests, context_open, context_close);

@@ -124,9 +124,9 @@ def test_refused():
         assert said.count("\n") == 1 and reason in said, said
 
 
-@pytest.mark.parametrize("network,moved", ((GPT, "all optimizer states,"), (WIDE, "all optimizer states and weights,")), ids=("states", "weights"))
+@pytest.mark.parametrize("network,moved", ((GPT, "MB of optimizer states"), (WIDE, "of weights leave memory")), ids=("states", "weights"))
 def test_homes(network, moved):
-    """Optimizer states are in the file, then weights as well. Evaluations, averages and checkpoints use them."""
+    """Optimizer states are in the file, and if necessary weights. Evaluations, averages and checkpoints use them."""
     words = (*network, "--evaluate-every", 2, "--best", "--ema", 0.9, "--checkpoint-every", 2)
     free, limited = folder("free"), folder("limited")
     stargrad("train", *words, "--out", free)
@@ -135,6 +135,19 @@ def test_homes(network, moved):
     assert losses(limited) == losses(free)
     for name in ("model.safetensors", "best.safetensors"):
         assert content(limited, name) == content(free, name), name
+
+
+def test_some_homes():
+    """With more memory, fewer states and weights are in the file, and the weights of the result are the same."""
+    free, limit, before = folder("free"), least(*WIDE), [float("inf")] * 2
+    stargrad("train", *WIDE, "--out", free)
+    for more in (5, 40, 80):
+        limited = folder(f"limited{more}")
+        said = stargrad("train", *WIDE, "--out", limited, "--memory", f"{limit + more}M", "--spill", disk())
+        assert all(now < then for now, then in zip(moved(said), before)), (more, said, before)
+        assert content(limited) == content(free), more
+        before = moved(said)
+    assert before[0] > 0
 
 
 @pytest.mark.parametrize("network", (RESNET, GPT), ids=("resnet", "gpt"))

@@ -8,8 +8,8 @@
  *     after       conv1 forward → a      store a (slot 0)       fetch a' (slot 0)   …   conv1 backward ← a'
  *                                        memory of a is free                            memory of a' is used
  *
- * The memory of optimizer states, and of weights if necessary, is a part of the file, their home (limit.moved). Tasks use copies
- * of them, which are fetched from it, and stored after a change:
+ * The memory of some optimizer states, or of all of them and some weights, is a part of the file, their home (limit.moved). Tasks
+ * use copies of them, which are fetched from it, and stored after a change:
  *
  *     before      update ← w, m
  *     after       fetch m' (m)   update ← w, m'   store m' (m)
@@ -93,25 +93,40 @@ static void choose_planned(struct sgrad__program *p) {
         }
 }
 
-/* Appends TENSOR, if it is large, to LIST. Returns the list. */
-static struct sgrad_tensor **add_home(struct sgrad_tensor **list, int *count, struct sgrad_tensor *tensor) {
-    if (!tensor || sgrad_view_bytes(&tensor->view) < LEAST) return list;
-    list = sgrad_array_grow(list, *count, sizeof *list);
-    list[(*count)++] = tensor;
-    return list;
+/* ---- tensors in the file ---- */
+
+/* Appends TENSOR, if it is large. */
+static void add_home(struct sgrad__homes *homes, struct sgrad_tensor *tensor) {
+    if (!tensor || sgrad_view_bytes(&tensor->view) < LEAST) return;
+    homes->tensor = sgrad_array_grow(homes->tensor, homes->count, sizeof *homes->tensor);
+    homes->tensor[homes->count++] = tensor;
 }
 
-struct sgrad_tensor **sgrad__homes(const struct sgrad__training *training, enum sgrad__moved moved, int *count) {
-    struct sgrad_tensor **list = NULL;
-    *count = 0;
-    for (int i = 0; moved && i < training->graph->parameter_count; i++) {
+/* The last layers come first: their states are updated at the start of the backward pass, and their weights are used by it soon
+ * after the forward pass, so that the disk works during the whole backward pass. */
+struct sgrad__homes sgrad__homes_find(const struct sgrad__training *training) {
+    struct sgrad__homes homes = { 0 };
+    const int count = training->graph->parameter_count;
+    for (int i = count; i-- > 0;) {
+        const struct sgrad__update *update = &training->update[i];
+        for (int k = 0; update->state && update->state[k]; k++) add_home(&homes, update->state[k]);
+        add_home(&homes, update->average);
+    }
+    homes.states = homes.count;
+    for (int i = count; i-- > 0;) {
         const struct sgrad__update *update = &training->update[i];
         const bool passed = training->sharers || update->ranks || update->slow;     /* messages, or some steps, use its value */
-        if (moved == SGRAD__MOVES_WEIGHTS && !passed) list = add_home(list, count, training->graph->parameter[i].tensor);
-        for (int k = 0; update->state && update->state[k]; k++) list = add_home(list, count, update->state[k]);
-        list = add_home(list, count, update->average);
+        if (!passed) add_home(&homes, training->graph->parameter[i].tensor);
     }
-    return list;
+    return homes;
+}
+
+void sgrad__homes_free(struct sgrad__homes *homes) { free(homes->tensor); }
+
+double sgrad__homes_bytes(const struct sgrad__homes *homes, int first, int end) {
+    double bytes = 0;
+    for (int i = first; i < end; i++) bytes += (double)sgrad_view_bytes(&homes->tensor[i]->view);
+    return bytes;
 }
 
 /* Returns true if BUFFER, a chunk of a tensor in the file, begins with a block, so that it can be moved alone. */
@@ -125,15 +140,15 @@ static bool starts_block(const struct sgrad__program *p, int buffer) {
 /* Sets the home of each buffer that is, or is a part of, a tensor in the file, if all instructions can use a copy of it. */
 static void choose_homes(const struct sgrad_builder *builder, int *home) {
     const struct sgrad__program *p = builder->p;
-    int count = 0;
-    const struct sgrad__training *training = builder->o->training;
-    struct sgrad_tensor **tensor = training ? sgrad__homes(training, builder->o->limit.moved, &count) : NULL;
+    const int count = builder->o->limit.moved;
+    struct sgrad__homes homes = { 0 };
+    if (count) homes = sgrad__homes_find(builder->o->training);
     for (int b = 0; b < p->buffer_count; b++) {
         const int whole = sgrad__whole_of(p, b);
         int at = 0;
         home[b] = -1;
         if (!p->buffer[b].lent || sgrad_view_bytes(&p->buffer[b].view) < LEAST) continue;
-        while (at < count && tensor[at] != p->buffer[whole].tensor[0]) at++;
+        while (at < count && homes.tensor[at] != p->buffer[whole].tensor[0]) at++;
         if (at < count && starts_block(p, b)) home[b] = at;
     }
     for (int i = 0; i < p->instruction_count; i++)
@@ -141,7 +156,7 @@ static void choose_homes(const struct sgrad_builder *builder, int *home) {
             const struct sgrad__instruction *in = &p->instruction[i];
             if (in->operand[j] >= 0 && (in->when.every || in->outlives || sgrad__is_message(in->call))) home[in->operand[j]] = -1;
         }
-    free(tensor);
+    sgrad__homes_free(&homes);
 }
 
 /* Returns the input of IN whose memory output J may have, if IN uses it last; -1: none. LAST: by buffer. */
