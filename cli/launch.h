@@ -35,8 +35,8 @@ void sgrad__hosts_probe(struct sgrad__hosts *hosts);
 /* Returns true if the file has other hosts than HOSTS, and has not been written since the previous call. A file without hosts
  * causes a warning. */
 bool sgrad__hosts_changed(const struct sgrad__request *request, struct sgrad__hosts *hosts);
-/* Reads the file again if it has changed, and has not been written for a second, and moves the hosts before to FORMER, unless that
- * has some. If it cannot be read or has no hosts, HOSTS remain. Returns false if a signal to end has arrived meanwhile. */
+/* Reads the file again if it has changed, once it has not been written for a second, and moves the hosts before to FORMER, unless
+ * that has some. If it cannot be read or has no hosts, HOSTS remain. Returns false if a signal to end arrives meanwhile. */
 bool sgrad__hosts_follow(const struct sgrad__request *request, struct sgrad__hosts *hosts, struct sgrad__hosts *former);
 /* Replaces HOSTS with FORMER, which becomes empty. The present file is not read again before it changes. */
 void sgrad__hosts_restore(struct sgrad__hosts *hosts, struct sgrad__hosts *former);
