@@ -331,23 +331,24 @@ def has_pending(process, number):
         return int(re.search(r"ShdPnd:\s*(\w+)", file.read())[1], 16) >> (number - 1) & 1
 
 
-def resize(out, process, hosts, slots, said, step):
+def resize(out, process, hosts, slots, said, step, lost=()):
     """Writes another number of slots to the file of hosts, after STEP at the earliest. The ranks are stopped until the request to end has reached
-    them, so that the run does not end before."""
+    them, so that the run does not end before. LOST: ranks that are killed then."""
     wait_until(lambda: recorded(out) >= step, process)
     changes = sum(" has changed; " in line for line in said)
     victims = strike(process, range(4), signal.SIGSTOP)
     with open(hosts, "w", encoding="ascii") as file:
         file.write(f"localhost slots={slots}\n")
     wait_until(lambda: sum(" has changed; " in line for line in said) > changes and all(has_pending(v, signal.SIGUSR1) for v in victims), process)
-    for victim in victims:
-        os.kill(victim, signal.SIGCONT)
+    for rank, victim in enumerate(victims):
+        os.kill(victim, signal.SIGKILL if rank in lost else signal.SIGCONT)
     wait_until(lambda: sum("the run continues on" in line for line in said) > changes, process)
     return recorded(out)
 
 
-def resized(slots, *options, run=RUN):
-    """The run of 2 ranks, whose hosts get each of the slots in turn. Returns its folder, what launch said, and the steps of the changes."""
+def resized(slots, *options, run=RUN, lost=()):
+    """The run of 2 ranks, whose hosts get each of the slots in turn. Returns its folder, what launch said, and the steps of the changes. LOST: as in
+    resize."""
     out, hosts, at = folder("resized"), os.path.join(FOLDER, "hostfile"), []
     with open(hosts, "w", encoding="ascii") as file:
         file.write("localhost slots=2\n")
@@ -355,11 +356,11 @@ def resized(slots, *options, run=RUN):
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", env={**os.environ, **RANKS})
     said, thread = listen(process)
     for number in slots:
-        at.append(resize(out, process, hosts, number, said, (at[-1] if at else 0) + 4))
+        at.append(resize(out, process, hosts, number, said, (at[-1] if at else 0) + 4, lost))
     text = end(process, thread, said)
     assert process.returncode == 0, text
     assert [e["step"] for e in events(out)] == list(range(1, STEPS + 1)), text
-    assert at == continued(out), (at, continued(out), text)
+    assert lost or at == continued(out), (at, continued(out), text)
     return out, text, at
 
 
@@ -371,6 +372,14 @@ def test_ranks_that_follow_the_hosts():
     assert all(abs(a - b) < 1e-3 * max(b, 0.01) for a, b in zip(losses(out), losses(reference))), (losses(out), losses(reference))
     assert "on 3 ranks, with 4 before; results agree to rounding" in said, said
     assert re.search("after step .*, on 4 ranks .was 2", stargrad("report", out)), said
+
+
+def test_a_rank_that_is_lost_while_the_hosts_change():
+    """The ranks have been asked to end with a checkpoint, which they cannot write. The run continues from a snapshot, and records the loss."""
+    out, said, _ = resized((4,), "--snapshot-every", 2, lost=[1])
+    check(out, whole(), said)
+    failure, = events(out, "failure")
+    assert failure["signal"] == 9 and (failure["rank"] == 1 or not has_open_mpi()), failure
 
 
 @long
