@@ -146,7 +146,7 @@ static void keep_details(const char *folder, json_t *json) {
     free(path);
 }
 
-static int tell(const struct sgrad__request *request, const struct sgrad_train_options *options,
+static int print_result(const struct sgrad__request *request, const struct sgrad_train_options *options,
                 const struct sgrad_train_result *result, const struct sgrad_predictions *answers) {
     struct sgrad_classification c = { 0 };
     struct sgrad__classes names = { 0 };
@@ -181,7 +181,7 @@ static int run(const struct sgrad__request *request) {
     if (!o.model.init && strncmp(o.model.name, "onnx:", 5)) return sgrad__wrong("eval: --weights FILE is missing");
     int error = sgrad_predict(&o, &result, request->eval.details ? &answers : NULL);
     if (error) return sgrad__status(error);
-    const int status = result.rank > 0 ? SGRAD__DONE : tell(request, &o, &result, &answers);    /* rank 0 prints */
+    const int status = result.rank > 0 ? SGRAD__DONE : print_result(request, &o, &result, &answers);    /* rank 0 prints */
     sgrad_predictions_free(&answers);
     free(result.source);
     return status;

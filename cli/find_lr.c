@@ -32,7 +32,7 @@ static bool is_idle(const char *option) {
 }
 
 /* Warns of the options in idle that are set. Stores the others in ASKED, for the training. */
-static void tell_idle(const struct sgrad__request *request, const char **asked) {
+static void warn_of_idle(const struct sgrad__request *request, const char **asked) {
     int count = 0;
     for (const char *const *option = request->asked; *option; option++)
         if (!is_idle(*option)) asked[count++] = *option;
@@ -96,7 +96,7 @@ static void print(const struct sgrad_lr_test *test, const struct sgrad_train_opt
     if (options->output.folder) printf("%s: find-lr.csv%s\n", options->output.folder, drawn ? ", find-lr.svg, find-lr.png" : "");
 }
 
-static int tell(const struct sgrad__request *request, const struct sgrad_lr_test *test) {
+static int write_result(const struct sgrad__request *request, const struct sgrad_lr_test *test) {
     const struct sgrad_train_options *o = &request->train;
     bool drawn = false;
     if (!test->count)
@@ -118,7 +118,7 @@ static int run(const struct sgrad__request *request) {
     if (request->find_lr.from >= request->find_lr.to)
         return sgrad__wrong("find-lr: --from %g must be below --to %g", request->find_lr.from, request->find_lr.to);
     const char *asked[sizeof request->asked / sizeof *request->asked];
-    tell_idle(request, asked);
+    warn_of_idle(request, asked);
     o.output.explicit_options = asked;
     if (!sgrad__is_asked(request, "steps")) o.training.steps = 0;    /* ignore the steps of --like */
     const bool makes = o.output.folder && sgrad_launched_rank() == 0 && access(o.output.folder, F_OK);
@@ -126,7 +126,7 @@ static int run(const struct sgrad__request *request) {
     if (!error) error = sgrad_find_lr(&o, request->find_lr.from, request->find_lr.to, &test);
     if (error && makes) rmdir(o.output.folder);
     if (error) return sgrad__status(error);
-    const int status = test.rank > 0 ? SGRAD__DONE : tell(request, &test);
+    const int status = test.rank > 0 ? SGRAD__DONE : write_result(request, &test);
     sgrad_lr_test_free(&test);
     return status < 0 ? sgrad__status(status) : status;
 }

@@ -248,7 +248,7 @@ static bool prepare(struct launch *l) {
     return false;
 }
 
-static void tell_retry(const struct launch *l) {
+static void log_retry(const struct launch *l) {
     const char *out = l->job->train.output.folder;
     char text[64], rank[32] = "", *gone = sgrad__hosts_text(&l->hosts, true, false, ", ");
     if (l->end.rank >= 0) snprintf(rank, sizeof rank, "rank %d: ", l->end.rank);
@@ -265,7 +265,7 @@ static bool retry(struct launch *l) {
     l->resized = false;
     if (!prepare(l)) return false;
     continue_run(l);
-    tell_retry(l);
+    log_retry(l);
     hand_on(&l->end);
     return true;
 }

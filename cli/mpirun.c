@@ -99,7 +99,7 @@ pid_t sgrad__children_start_silent(const char *const *word) {
 
 /* ---- standard error of the child ---------------------------------------------------------------------------------- */
 
-struct ear {
+struct output {
     int from;           /* file descriptor; -1: end of file */
     char line[256];     /* beginning of the current line */
     size_t length;
@@ -129,27 +129,28 @@ static int failed_rank(const char *line) {
 }
 
 /* Open MPI 5 ends its own messages with a byte 0, which a line of a rank may follow directly. */
-static void listen_to(struct ear *ear, char c) {
-    static const char says[] = "stargrad: " SGRAD_STALL_SAYS;
-    if (c && c != '\n' && ear->length < sizeof ear->line - 1) ear->line[ear->length++] = c;
+static void read_byte(struct output *output, char c) {
+    static const char message[] = "stargrad: " SGRAD_STALL_MESSAGE;
+    if (c && c != '\n' && output->length < sizeof output->line - 1) output->line[output->length++] = c;
     if (c != '\n') return;
-    ear->line[ear->length] = 0;
-    if (!ear->stalled && !strncmp(ear->line, says, strlen(says))) ear->stalled = sgrad__children_clock();
-    if (ear->rank < 0) ear->rank = failed_rank(ear->line);
-    ear->failed |= strstr(ear->line, "mpirun noticed that process rank ") || strstr(ear->line, "MPI_ABORT was invoked on rank ");
-    ear->length = 0;
+    output->line[output->length] = 0;
+    if (!output->stalled && !strncmp(output->line, message, strlen(message))) output->stalled = sgrad__children_clock();
+    if (output->rank < 0) output->rank = failed_rank(output->line);
+    output->failed |=
+        strstr(output->line, "mpirun noticed that process rank ") || strstr(output->line, "MPI_ABORT was invoked on rank ");
+    output->length = 0;
 }
 
-static void pass_on(struct ear *ear) {
+static void forward(struct output *output) {
     char text[4096];
     ssize_t got;
-    while ((got = read(ear->from, text, sizeof text)) > 0) {
-        for (ssize_t i = 0; i < got; i++) listen_to(ear, text[i]);
+    while ((got = read(output->from, text, sizeof text)) > 0) {
+        for (ssize_t i = 0; i < got; i++) read_byte(output, text[i]);
         for (ssize_t at = 0, put; at < got && (put = write(STDERR_FILENO, text + at, (size_t)(got - at))) > 0;) at += put;
     }
     if (got < 0 && errno == EAGAIN) return;
-    close(ear->from);
-    ear->from = -1;
+    close(output->from);
+    output->from = -1;
 }
 
 /* ---- mpirun ----------------------------------------------------------------------------------------------------- */
@@ -240,7 +241,7 @@ static struct ranks_here find_ranks(pid_t mpirun) {
 }
 
 /* Observations of the ranks, to notice when they hang. */
-struct care {
+struct observations {
     double checked, end;    /* times: of the last look for ranks; when mpirun must have ended, 0: unknown */
     bool had_all;           /* all ranks have been on this host */
     int stopped;            /* number of looks in succession that found stopped ranks beside others */
@@ -248,25 +249,25 @@ struct care {
 
 /* Looks for the ranks on this host. Kills a rank that has been stopped for longer than the timeout of WATCH while others were
  * not: during the start of MPI, they would wait for it forever. Returns true if all ranks were here, and have ended. */
-static bool look_for_ranks(struct care *care, pid_t mpirun, const struct sgrad__watch *watch) {
+static bool look_for_ranks(struct observations *seen, pid_t mpirun, const struct sgrad__watch *watch) {
     const struct ranks_here ranks = find_ranks(mpirun);
-    const bool ended = care->had_all && !ranks.count;
-    care->stopped = ranks.stopped && ranks.stopped < ranks.count ? care->stopped + 1 : 0;
-    if (watch->timeout > 0 && care->stopped > watch->timeout + TIME_TO_END) kill(ranks.one, SIGKILL);
-    care->had_all |= ranks.count >= watch->ranks;
+    const bool ended = seen->had_all && !ranks.count;
+    seen->stopped = ranks.stopped && ranks.stopped < ranks.count ? seen->stopped + 1 : 0;
+    if (watch->timeout > 0 && seen->stopped > watch->timeout + TIME_TO_END) kill(ranks.one, SIGKILL);
+    seen->had_all |= ranks.count >= watch->ranks;
     return ended;
 }
 
 /* Returns true if mpirun still runs TIME_TO_END after it should have begun to end. Looks for ranks each second. */
-static bool is_overdue(struct care *care, pid_t child, const struct ear *ear, const struct sgrad__watch *watch) {
+static bool is_overdue(struct observations *seen, pid_t child, const struct output *output, const struct sgrad__watch *watch) {
     const double now = sgrad_time_monotonic();
-    bool ends = ear->stalled > 0 || ear->failed;
-    if (!ends && !care->end && now >= care->checked + 1) {
-        ends = look_for_ranks(care, child, watch);
-        care->checked = now;
+    bool ends = output->stalled > 0 || output->failed;
+    if (!ends && !seen->end && now >= seen->checked + 1) {
+        ends = look_for_ranks(seen, child, watch);
+        seen->checked = now;
     }
-    if (ends && !care->end) care->end = now + TIME_TO_END;
-    return care->end > 0 && now >= care->end;
+    if (ends && !seen->end) seen->end = now + TIME_TO_END;
+    return seen->end > 0 && now >= seen->end;
 }
 
 /* A request to the ranks to end. mpirun drops it until it has started them; it is then repeated, but not so late that ranks take
@@ -276,44 +277,44 @@ struct request {
     bool early;             /* not all ranks had been seen then */
 };
 
-static void ask_to_end(struct request *request, pid_t child, const struct care *care) {
+static void ask_to_end(struct request *request, pid_t child, const struct observations *seen) {
     const double now = sgrad_time_monotonic();
-    *request = (struct request){ now, now, !care->had_all };
+    *request = (struct request){ now, now, !seen->had_all };
     kill(child, SIGUSR1);
 }
 
 /* Repeats the request each second, and once after all ranks have been seen. */
-static void repeat(struct request *request, pid_t child, const struct care *care) {
+static void repeat(struct request *request, pid_t child, const struct observations *seen) {
     const double now = sgrad_time_monotonic();
     if (now < request->last + 1) return;
     request->last = now;
-    request->early = !care->had_all && now < request->first + 0.8 * SGRAD_STOP_GRACE;
+    request->early = !seen->had_all && now < request->first + 0.8 * SGRAD_STOP_GRACE;
     kill(child, SIGUSR1);
 }
 
 /* Waits for the end of mpirun. Returns its status, as waitpid does; -1: it hung and was killed. *CHANGED: the answer of
  * WATCH, after which the ranks have been asked to end. */
-static int await(pid_t child, struct ear *ear, const struct sgrad__watch *watch, int *forwarded, bool *changed) {
+static int await(pid_t child, struct output *output, const struct sgrad__watch *watch, int *forwarded, bool *changed) {
     int status;
     double forwarded_at = 0, watched_at = sgrad_time_monotonic();
     struct request request = { 0 };
-    struct care care = { 0 };
+    struct observations seen = { 0 };
     bool hangs = false;
     while (waitpid(child, &status, WNOHANG) == 0) {
-        poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear->from, POLLIN, 0 } }, 2, 1000);
-        if (ear->from >= 0) pass_on(ear);
+        poll((struct pollfd[]){ { signals, POLLIN, 0 }, { output->from, POLLIN, 0 } }, 2, 1000);
+        if (output->from >= 0) forward(output);
         if (asked() && (!*forwarded || sgrad_time_monotonic() >= forwarded_at + SGRAD_STOP_GRACE)) {
             if ((*forwarded)++) kill(child, SIGINT);
-            else ask_to_end(&request, child, &care);
+            else ask_to_end(&request, child, &seen);
             forwarded_at = sgrad_time_monotonic();
         }
         if (watch->changed && !*changed && sgrad_time_monotonic() >= watched_at + 1) {
             watched_at = sgrad_time_monotonic();
             *changed = watch->changed(watch);
-            if (*changed) ask_to_end(&request, child, &care);
+            if (*changed) ask_to_end(&request, child, &seen);
         }
-        if (request.early) repeat(&request, child, &care);
-        hangs = is_overdue(&care, child, ear, watch);
+        if (request.early) repeat(&request, child, &seen);
+        hangs = is_overdue(&seen, child, output, watch);
         if (hangs) kill(-child, SIGKILL);
     }
     return hangs ? -1 : status;
@@ -328,15 +329,15 @@ struct sgrad__end sgrad__children_run(const char *const *word, const struct sgra
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     pid_t child = start(word, STDOUT_FILENO, ends[1]);
     close(ends[1]);
-    struct ear ear = { .from = ends[0], .rank = -1 };
+    struct output output = { .from = ends[0], .rank = -1 };
     bool changed = false;
-    const int status = await(child, &ear, watch, forwarded, &changed);
+    const int status = await(child, &output, watch, forwarded, &changed);
     const double time = sgrad__children_clock();
     end_orphans();
-    if (ear.from >= 0) pass_on(&ear);
-    if (ear.from >= 0) close(ear.from);
+    if (output.from >= 0) forward(&output);
+    if (output.from >= 0) close(output.from);
     return (struct sgrad__end){ status < 0            ? SGRAD__STALLED
                                 : WIFSIGNALED(status) ? SGRAD__KILLED + WTERMSIG(status)
                                                       : WEXITSTATUS(status),
-                                ear.rank, ear.stalled > 0 ? ear.stalled : time, changed };
+                                output.rank, output.stalled > 0 ? output.stalled : time, changed };
 }

@@ -55,7 +55,7 @@ static int by_probability(const void *a, const void *b) {
 }
 
 /* Prints a sample without a predicted class, because its logits are not finite. */
-static void tell_unsure(const char *sample, const char *label, bool json) {
+static void print_unsure(const char *sample, const char *label, bool json) {
     if (json) {
         sgrad__print_json(json_pack("{s:o, s:o*, s:[]}", "sample", sgrad_json_text(sample), "label",
                                     label ? sgrad_json_text(label) : NULL, "classes"));
@@ -66,7 +66,7 @@ static void tell_unsure(const char *sample, const char *label, bool json) {
 }
 
 /* Prints the most probable classes of a sample, in descending order. LABEL: the true class; NULL: unknown. */
-static void tell_classes(const char *sample, const char *label, const struct ranked *ranked, int top,
+static void print_classes(const char *sample, const char *label, const struct ranked *ranked, int top,
                          const struct sgrad__classes *names, bool json) {
     json_t *list = json ? json_array() : NULL;
     for (int k = 0; k < top; k++) {
@@ -85,7 +85,7 @@ static void tell_classes(const char *sample, const char *label, const struct ran
                                           label ? sgrad_json_text(label) : NULL, "classes", list));
 }
 
-static void tell_numbers(const char *sample, const float *number, int64_t count, bool json) {
+static void print_numbers(const char *sample, const float *number, int64_t count, bool json) {
     json_t *list = json ? json_array() : NULL;
     if (!json) print_csv(sample);
     for (int64_t k = 0; k < count; k++)
@@ -116,7 +116,7 @@ static bool are_finite(const float *number, int64_t count) {
     return true;
 }
 
-static void tell_all(const struct sgrad__request *request, const struct sgrad_dataset *dataset,
+static void print_all(const struct sgrad__request *request, const struct sgrad_dataset *dataset,
                      const struct sgrad_predictions *predictions, const struct sgrad__classes *names) {
     const int classes = names->count, top = request->predict.top < classes ? request->predict.top : classes;
     struct ranked *ranked = sgrad_xcalloc((size_t)predictions->width + 1, sizeof *ranked);
@@ -132,9 +132,9 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
         const char *label = classes && !request->files && !dataset->unlabelled ? names->name[predictions->label[i]] : NULL;
         const bool sure = classes ? sgrad_is_sure(logits, classes) : are_finite(logits, predictions->width);
         unsure += !sure;
-        if (!sure && classes) tell_unsure(sample, label, request->train.output.json);
-        else if (classes) tell_classes(sample, label, ranked, top, names, request->train.output.json);
-        else tell_numbers(sample, logits, predictions->width, request->train.output.json);
+        if (!sure && classes) print_unsure(sample, label, request->train.output.json);
+        else if (classes) print_classes(sample, label, ranked, top, names, request->train.output.json);
+        else print_numbers(sample, logits, predictions->width, request->train.output.json);
     }
     if (unsure)
         sgrad_log_warning("predict: %lld of %lld samples have %s", (long long)unsure, (long long)predictions->samples,
@@ -154,7 +154,7 @@ static int predict(const struct sgrad__request *request, struct sgrad_train_opti
     SGRAD_TRY(sgrad_predict(options, &result, &answers));
     int error = 0;
     if (result.rank == 0 && answers.label_rows == 1) error = sgrad__classes_find(request, options, (int)answers.width, &names);
-    if (result.rank == 0 && !error) tell_all(request, dataset, &answers, &names);
+    if (result.rank == 0 && !error) print_all(request, dataset, &answers, &names);
     sgrad__classes_free(&names);
     sgrad_predictions_free(&answers);
     free(result.source);

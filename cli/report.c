@@ -27,7 +27,7 @@ static void print_candidate(const json_t *c) {
     free(given);
 }
 
-static int tell_search(const struct sgrad__request *request) {
+static int print_search(const struct sgrad__request *request) {
     json_t *leaderboard = NULL, *one;
     size_t i;
     const bool drawn = sgrad_report_search(request->argument, &leaderboard);
@@ -46,7 +46,7 @@ static int tell_search(const struct sgrad__request *request) {
 static int run(const struct sgrad__request *request) {
     struct sgrad_report *report;
     if (request->words[1]) return compare(request);
-    if (sgrad_report_is_search(request->argument)) return tell_search(request);
+    if (sgrad_report_is_search(request->argument)) return print_search(request);
     if (sgrad_report_open(request->argument, &report)) return SGRAD__FAILED;
     sgrad_report_draw(report);
     if (request->train.output.json) sgrad__print_json(sgrad_report_json(report));

@@ -48,7 +48,7 @@ static int read_candidates(const struct sgrad__request *request, struct sgrad__c
     return status;
 }
 
-static void tell_replay(const struct sgrad__request *request, const struct sgrad_search_result *result) {
+static void print_replay(const struct sgrad__request *request, const struct sgrad_search_result *result) {
     if (request->train.output.json)
         sgrad__print_json(json_pack("{s:s, s:s, s:b}", "replay", request->search.replay, "folder", result->folder, "same",
                                     result->same));
@@ -59,7 +59,7 @@ static void tell_replay(const struct sgrad__request *request, const struct sgrad
                         request->search.replay, result->folder);
 }
 
-static void tell(const struct sgrad__request *request, const struct sgrad_search_result *result) {
+static void print_result(const struct sgrad__request *request, const struct sgrad_search_result *result) {
     const bool drawn = sgrad_report_search(result->folder, NULL);
     if (request->train.output.json) {
         char *path = sgrad_format("%s/leaderboard.json", result->folder);
@@ -81,10 +81,10 @@ static int run(const struct sgrad__request *request) {
     all.options.concurrent = request->search.together;
     if (!status) status = sgrad__status(sgrad_search(&all.options, &result));
     if (!status && result.rank == 0 && all.options.replay) {
-        tell_replay(request, &result);
+        print_replay(request, &result);
         status = result.same ? SGRAD__DONE : SGRAD__FAILED;
     } else if (!status && result.rank == 0) {
-        tell(request, &result);
+        print_result(request, &result);
         if (!result.best) {
             sgrad_log_error(SGRAD_ENAN, "%s: every candidate has failed; the warnings above state the reasons", result.folder);
             status = SGRAD__FAILED;

@@ -67,7 +67,7 @@ static void set_defaults(struct sgrad__request *request) {
 }
 
 /* The first call prints the work to be done; later ones show the progress, on a terminal. */
-static void tell(const struct sgrad_segment_options *options, const struct sgrad_segment_result *result) {
+static void print_progress(const struct sgrad_segment_options *options, const struct sgrad_segment_result *result) {
     static double began;
     if (!result->chunks && !result->skipped) {
         began = sgrad_time_monotonic();
@@ -152,7 +152,7 @@ static json_t *as_json(const struct sgrad_segment_result *result) {
 static int run(const struct sgrad__request *request) {
     struct sgrad_segment_options o = request->segment;
     struct sgrad_segment_result result;
-    if (!request->train.output.json) o.tell = tell;
+    if (!request->train.output.json) o.progress = print_progress;
     int error = sgrad_segment(&o, &result);
     sgrad_log_progress(NULL);
     if (error) return sgrad__status(error);

@@ -274,7 +274,7 @@ static char *draw(const char *folder) {
     return sgrad_report_curve(folder) ? sgrad_format("%s/curve.png", folder) : NULL;
 }
 
-static void tell(const struct sgrad_train_result *result, bool json) {
+static void print_result(const struct sgrad_train_result *result, bool json) {
     const int main = result->main;
     char *curve = draw(result->folder), text[SGRAD_NUMBER_TEXT];
     if (json)
@@ -298,7 +298,7 @@ static int run(const struct sgrad__request *request) {
     free(command);
     if (error) return sgrad__status(error);
     if (result.rank == 0 && !request->train.output.print && !request->train.output.show_batch)
-        tell(&result, request->train.output.json);
+        print_result(&result, request->train.output.json);
     free(result.folder);
     return SGRAD__DONE;
 }

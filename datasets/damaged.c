@@ -13,7 +13,7 @@ static const int32_t *labels_of(const struct sgrad_dataset *dataset) {
 }
 
 /* Warns of each class that had samples and loses all of them. */
-static void tell_classes(const struct sgrad_dataset *dataset, const bool *out) {
+static void warn_of_classes(const struct sgrad_dataset *dataset, const bool *out) {
     const int32_t *label = labels_of(dataset);
     int64_t *count[2] = { NULL };       /* per class: all samples, remaining samples */
     for (int i = 0; i < 2; i++) count[i] = sgrad_xcalloc((size_t)dataset->classes + 1, sizeof **count);
@@ -43,17 +43,17 @@ static int leave_out(struct sgrad_dataset *dataset, const bool *out) {
     return 0;
 }
 
-int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool tell, char **list) {
+int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool warns, char **list) {
     const int64_t count = dataset->count;
     char **reason = sgrad_xcalloc((size_t)count, sizeof *reason);
     bool *out = sgrad_xcalloc((size_t)count, sizeof *out);
     int error = sgrad__dataset_find_damaged(dataset, reason);
     for (int64_t i = 0; i < count; i++) {
         out[i] = reason[i];
-        if (reason[i] && !error && tell) sgrad_log_warning("%s; this sample is left out", reason[i]);
+        if (reason[i] && !error && warns) sgrad_log_warning("%s; this sample is left out", reason[i]);
         if (reason[i] && !error && list) *list = append(*list, reason[i]);
     }
-    if (!error && tell) tell_classes(dataset, out);
+    if (!error && warns) warn_of_classes(dataset, out);
     if (!error) error = leave_out(dataset, out);
     for (int64_t i = 0; i < count; i++) free(reason[i]);
     free(reason);

@@ -280,11 +280,11 @@ void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgr
  * Returns 0 at once if the samples are in memory or computed, because these cannot be damaged. Errors: as sgrad_dataset_read. */
 int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count);
 
-/* Reads all samples and leaves out those that cannot be read. The remaining samples are renumbered without gaps. If TELL is set,
+/* Reads all samples and leaves out those that cannot be read. The remaining samples are renumbered without gaps. If WARNS is set,
  * the reason for each, which names the file, is logged as a warning, and so is a class that loses all its samples. If LIST is not
  * NULL, the reasons are appended to *LIST (NULL, or from malloc), one per line; the caller frees *LIST.
  * SGRAD_ESHAPE: an image has another size, which is not damage. SGRAD_EFORMAT: no sample remains. */
-int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool tell, char **list);
+int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool warns, char **list);
 
 /* Returns the name of a sample in files such as options.exclude: "train/cat/1.jpg", relative to the folder of the data set; in a
  * table with options.id, its cell. Without names: its number before samples were left out, "17". The caller frees it. */

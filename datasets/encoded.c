@@ -93,7 +93,7 @@ int sgrad__encoded_picture(const struct sgrad__encoded *encoded, int64_t i, stru
 }
 
 /* Warns once of further frames, which are not read, and once of more than 8 bits per channel, which are rounded. */
-static void tell_unread(struct sgrad__encoded *encoded, const char *kind, const char *name, const struct sgrad__image *image) {
+static void warn_of_unread(struct sgrad__encoded *encoded, const char *kind, const char *name, const struct sgrad__image *image) {
     if (image->animated && !atomic_exchange(&encoded->warned_animated, true))
         sgrad_log_warning("%s: %s: has further pages or frames; only the first is read, here and in similar files", kind, name);
     if (image->deep && !encoded->deep && !atomic_exchange(&encoded->warned_deep, true))
@@ -131,7 +131,7 @@ static int decode_sample(struct sgrad__encoded *encoded, const struct sgrad_data
     SGRAD_TRY(source->fetch(source->of, i, &bytes));
     int error = decode(encoded, &bytes, &image);
     if (!error) {
-        tell_unread(encoded, dataset->reader->name, bytes.name, &image);
+        warn_of_unread(encoded, dataset->reader->name, bytes.name, &image);
         error = fit(encoded, dataset, bytes.name, &image, pixels);
         free(image.rgb);
         free(image.rgb16);

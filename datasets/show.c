@@ -50,12 +50,12 @@ static void put_labels(struct sheet *sheet, int tile, const int32_t *label) {
 }
 
 /* Write the label of a sample: "3", "cat", "0.73 cat + 0.27 dog". */
-static void tell_class(const struct sgrad_dataset *dataset, int32_t label, FILE *to) {
+static void print_class(const struct sgrad_dataset *dataset, int32_t label, FILE *to) {
     if (dataset->class_title && label >= 0 && label < dataset->classes) fputs(dataset->class_title[label], to);
     else if (dataset->class_name && label >= 0 && label < dataset->classes) fputs(dataset->class_name[label], to);
     else fprintf(to, "%d", label);
 }
-static void tell(const struct sgrad_dataset *dataset, void *const *data, int sample, FILE *to) {
+static void print_label(const struct sgrad_dataset *dataset, void *const *data, int sample, FILE *to) {
     const int own = sgrad_dataset_own_fields(dataset);
     const struct sgrad_field *target = sgrad_dataset_target(dataset);
     const float *share = dataset->mixed ? (const float *)data[own + 1] + sample : NULL;
@@ -65,10 +65,10 @@ static void tell(const struct sgrad_dataset *dataset, void *const *data, int sam
         return;
     }
     if (share && *share < 1) fprintf(to, "%.2f ", (double)*share);
-    tell_class(dataset, ((const int32_t *)data[own - 1])[sample], to);
+    print_class(dataset, ((const int32_t *)data[own - 1])[sample], to);
     if (!share || *share == 1) return;
     fprintf(to, " + %.2f ", 1 - (double)*share);
-    tell_class(dataset, ((const int32_t *)data[own])[sample], to);
+    print_class(dataset, ((const int32_t *)data[own])[sample], to);
 }
 
 static int write_png(const struct sheet *sheet, const char *path) {
@@ -100,7 +100,7 @@ static void draw_sheet(const struct sgrad_dataset *dataset, struct sheet *sheet,
                            middle * plane);
         if (target->shape.rank) continue;
         if (i % sheet->columns == 0) fprintf(text, "row %d: ", i / sheet->columns + 1);
-        tell(dataset, data, i, text);
+        print_label(dataset, data, i, text);
         fputs(i % sheet->columns == sheet->columns - 1 || i == n - 1 ? "\n" : ", ", text);
     }
 }

@@ -343,7 +343,7 @@ static int64_t next_image(const struct walk *walk, int64_t *at, struct found *ne
 }
 
 /* Sorts the pairs of all tasks by their first image and passes them to search->see, image by image. */
-static int tell(struct walk *walk) {
+static int pass_pairs(struct walk *walk) {
     static const struct sgrad_kernel kernel = { .name = "sort", .cpu = sort_unit, .flops = sgrad_no_flops, .bytes = no_bytes };
     struct found next = { 0 };
     SGRAD_TRY(run_units(walk, &kernel, walk->busy));
@@ -381,7 +381,7 @@ static int search_stretch(struct walk *walk, bool *whole) {
     for (walk->current = 0; walk->current < walk->plan->parts && !error && walk->pairs <= walk->most; walk->current++)
         if (walk->plan->part[walk->current].radius >= 0) error = search_part(walk);
     *whole = walk->pairs <= walk->most;
-    if (!error && *whole) error = tell(walk);
+    if (!error && *whole) error = pass_pairs(walk);
     for (int u = 0; u < walk->units; u++) {
         free(walk->found[u].pair);
         walk->found[u] = (struct found){ 0 };

@@ -374,7 +374,7 @@ void sgrad_ranks_abort(int status);
  * It sends WHAT ("in step 3 for …") to all ranks, collects theirs, logs a line with the responsible ranks, and ends all ranks.
  * OWN: this rank waits for its own tasks, not for another rank. With one rank, report logs a warning and returns. */
 #define SGRAD_STALL_TEXT 200                            /* bytes of WHAT at most */
-#define SGRAD_STALL_SAYS "nothing has happened for"     /* begins the line, after the program's name */
+#define SGRAD_STALL_MESSAGE "nothing has happened for"     /* begins the line, after the program's name */
 bool sgrad_watchdog_expired(double waited);
 void sgrad_watchdog_report(bool own, const char *what);
 

@@ -128,7 +128,7 @@ struct series {
 };
 
 /* Warns of files that are not PNG: slices may be among them. */
-static void tell_others(const char *path) {
+static void warn_of_others(const char *path) {
     DIR *dir = opendir(path);
     const struct dirent *entry;
     char *first = NULL;
@@ -176,7 +176,7 @@ static int open_png(struct sgrad_volume *volume) {
     SGRAD_TRY(sgrad__volume_shape(volume, 3, (int64_t[]){ s->files, png.height, png.width },
                                   (int64_t[]){ 1, png.height, png.width }));
     for (int64_t z = 1; z < s->files; z++) SGRAD_TRY(read_slice(volume, z, &png, NULL));
-    tell_others(volume->path);
+    warn_of_others(volume->path);
     const size_t bytes = (size_t)png.width * png.height * sgrad_voxel_size(png.voxel), most = KEPT_LIMIT / bytes;
     s->cached = (int)sgrad_clamp((int64_t)most, 1, s->files);
     s->slice = sgrad_xcalloc((size_t)s->cached, sizeof *s->slice);

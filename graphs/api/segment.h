@@ -44,7 +44,7 @@ struct sgrad_segment_options {
     double lease;                       /* seconds without renewal after which another process takes a chunk; 0: 30 */
     bool redo;                          /* also compute chunks that exist in the output */
     /* Progress callback: called once before the first chunk, then once for each chunk. NULL: none. */
-    void (*tell)(const struct sgrad_segment_options *options, const struct sgrad_segment_result *so_far);
+    void (*progress)(const struct sgrad_segment_options *options, const struct sgrad_segment_result *so_far);
 };
 /* Applies a network to a volume in overlapping patches, which are blended (volumes/patches.h). The output depends only on the
  * network, weights, volume, patch, overlap, mask, flips, precision and the type of the output, not on the number of workers or

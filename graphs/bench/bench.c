@@ -130,7 +130,7 @@ static int time_memory(struct sgrad__run *run, struct sgrad_bench_result *result
     return 0;
 }
 
-static void tell_network(const struct sgrad_network *net, struct sgrad_bench_result *result) {
+static void set_network(const struct sgrad_network *net, struct sgrad_bench_result *result) {
     if (!net) return;
     result->latency = net->latency, result->bandwidth = net->bandwidth;
     result->host_latency = net->host_latency, result->host_bandwidth = net->host_bandwidth;
@@ -226,7 +226,7 @@ static int bench(struct sgrad__run *run, struct sgrad_bench_result *result) {
     SGRAD_TRY(time_kernels(run, &run->runner->slot[0].step, result));  /* the slot still contains the samples of its last step */
     SGRAD_TRY(time_memory(run, result));
     SGRAD_TRY(time_tasks(run, result));
-    tell_network(run->context->network, result);
+    set_network(run->context->network, result);
     qsort(result->kernel, (size_t)result->kernels, sizeof *result->kernel, longest_first);
     return sgrad__run_agree(run, 0);
 }

@@ -181,7 +181,7 @@ static int by_step(const void *a, const void *b) {
 
 /* Returns the table of the meshes: the cheapest first; those that cannot be used last, with the reason. The caller must free
  * it. */
-static char *tell(const struct sgrad_mesh_result *result, const char *only) {
+static char *table_of(const struct sgrad_mesh_result *result, const char *only) {
     enum { LISTED = 16 };
     struct sgrad_mesh_cost *sorted = sgrad_xcalloc((size_t)result->costs, sizeof *sorted);
     char *text = NULL;
@@ -229,7 +229,7 @@ int sgrad__run_choose_mesh(struct sgrad__run *run, int (*build)(struct sgrad__ru
     }
     run->parallel.chosen_mesh = sgrad_format("%s", c.cost[c.best].mesh);
     run->options.parallel.mesh = run->parallel.chosen_mesh;
-    run->parallel.mesh_table = tell(&c, only);
+    run->parallel.mesh_table = table_of(&c, only);
     sgrad_mesh_result_free(&c);
     return build_on(run, build, run->parallel.chosen_mesh, x->ranks);
 }

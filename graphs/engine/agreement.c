@@ -39,7 +39,8 @@ static int first_difference(const struct sgrad__messages *messages, int rank) {
 }
 
 /* Logs the first difference between MINE, the list of rank FROM, and OTHER, the corresponding list of rank TO. */
-static void tell(const struct sgrad__message_list *mine, const struct sgrad__message_list *other, int from, int to, int kind) {
+static void log_difference(const struct sgrad__message_list *mine, const struct sgrad__message_list *other, int from, int to,
+                           int kind) {
     const int at = sgrad__message_list_difference(mine, other);
     char *first = at < mine->count ? sgrad_format("\"%s\" of %lld bytes", mine->name[at], (long long)mine->message[at].bytes)
                                    : sgrad_format("a message of %lld bytes that rank %d does not have",
@@ -54,12 +55,12 @@ static void tell(const struct sgrad__message_list *mine, const struct sgrad__mes
 }
 
 /* Sends the list of rank TO to all ranks; rank FROM logs the difference. */
-static void tell_difference(const struct sgrad__messages *messages, int rank, int from, int to, int kind) {
+static void find_difference(const struct sgrad__messages *messages, int rank, int from, int to, int kind) {
     struct sgrad__message_list other = kind == SUMS ? messages->sums : messages->received[from];
     sgrad_ranks_broadcast(&other.count, sizeof other.count, to);
     if (rank != to) other.message = sgrad_xcalloc((size_t)other.count + 1, sizeof *other.message);
     sgrad_ranks_broadcast(other.message, (size_t)other.count * sizeof *other.message, to);
-    if (rank == from) tell(kind == SUMS ? &messages->sums : &messages->sent[to], &other, from, to, kind);
+    if (rank == from) log_difference(kind == SUMS ? &messages->sums : &messages->sent[to], &other, from, to, kind);
     if (rank != to) free(other.message);
 }
 
@@ -67,7 +68,7 @@ int sgrad__programs_compare(const struct sgrad_context *context, const struct sg
     if (context->ranks == 1 || SGRAD_SIMULATED) return 0;
     struct sgrad__messages *m = sgrad__messages_list(program, count, context->ranks);
     const int first = first_difference(m, context->rank), pair = first / KINDS;
-    if (first >= 0) tell_difference(m, context->rank, pair / context->ranks, pair % context->ranks, first % KINDS);
+    if (first >= 0) find_difference(m, context->rank, pair / context->ranks, pair % context->ranks, first % KINDS);
     sgrad__messages_free(m);
     return first < 0 ? 0 : SGRAD_EINVAL;
 }

@@ -92,7 +92,7 @@ void sgrad__runner_destroy(struct sgrad__runner *runner) {
     free(runner);
 }
 
-static void tell(struct sgrad_monitor *monitor) {
+static void notify(struct sgrad_monitor *monitor) {
     if (!monitor) return;
     sgrad_monitor_lock(monitor);
     sgrad_monitor_notify(monitor);
@@ -126,7 +126,7 @@ static void one_done(void *arg) {
     slot->moves = count_moves(slot->runner);
     sgrad_monitor_notify(monitor);
     sgrad_monitor_unlock(monitor);
-    tell(listener);
+    notify(listener);
 }
 
 /* Messages of earlier steps have priority. Otherwise, on slow links, gradients of the first layers of the next step would
@@ -213,7 +213,7 @@ static void later_done(void *arg) {
     later->runner->later--;
     sgrad_monitor_unlock(monitor);
     free(later);
-    tell(listener);
+    notify(listener);
 }
 
 /* Submits an instruction of the step in SLOT. The step waits for it, unless it may outlive the step. */
@@ -269,7 +269,7 @@ int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *
 
 /* Reports a stall of the oldest step in flight. The first of its instructions that have not ended does not wait for another
  * instruction of the step. */
-static void tell_stall(const struct sgrad__runner *runner, const struct sgrad__slot *slot) {
+static void log_stall(const struct sgrad__runner *runner, const struct sgrad__slot *slot) {
     const struct sgrad__program *p = runner->program;
     const struct sgrad__instruction *first = NULL;
     int messages = 0;
@@ -316,7 +316,7 @@ bool sgrad__runner_is_at_rest(const struct sgrad__runner *runner) {
 
 void sgrad__runner_tell_stall(const struct sgrad__runner *runner) {
     if (runner->finished < runner->submitted && !sgrad__runner_is_ready(runner))
-        tell_stall(runner, &runner->slot[runner->finished % runner->program->window]);
+        log_stall(runner, &runner->slot[runner->finished % runner->program->window]);
 }
 
 static struct sgrad__slot *in_flight(struct sgrad__runner *runner, long step) {
@@ -367,7 +367,7 @@ int sgrad__runner_wait(struct sgrad__runner *runner, const struct sgrad__slot **
     sgrad_monitor_lock(runner->monitor);
     while (!slot->finished) {
         if (runner->asked && runner->asked(runner->asked_arg)) hear(runner);
-        if (sgrad__nap(runner->monitor, atomic_load(&slot->pending), &idle) && !slot->finished) tell_stall(runner, slot);
+        if (sgrad__nap(runner->monitor, atomic_load(&slot->pending), &idle) && !slot->finished) log_stall(runner, slot);
     }
     runner->finished++;
     sgrad_monitor_unlock(runner->monitor);

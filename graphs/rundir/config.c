@@ -402,19 +402,19 @@ static json_t *begun_text(const json_t *options) {
     return string;
 }
 
-/* Returns the present options: those of the start with the changes of each continuation; NULL: some are missing. If TELL is
+/* Returns the present options: those of the start with the changes of each continuation; NULL: some are missing. If DESCRIBE is
  * true, also sets the texts "begun" (options of the start) and, in each continuation, "changes" in CONFIG. */
-static json_t *walk_options(json_t *config, bool tell) {
+static json_t *walk_options(json_t *config, bool describe) {
     json_t *options = json_deep_copy(json_object_get(config, "options")), *entry;
     bool whole = json_is_object(options);
     long long ranks = json_integer_value(json_object_get(config, "ranks"));
     size_t i;
-    if (tell) json_object_set_new(config, "begun", begun_text(options));
+    if (describe) json_object_set_new(config, "begun", begun_text(options));
     json_array_foreach(json_object_get(config, "continued"), i, entry) {
         json_t *changed = json_object_get(entry, "options");
         const long long now = json_integer_value(json_object_get(entry, "ranks"));
-        char *changes = tell ? change_text(options, changed, ranks, now) : NULL;
-        if (tell) json_object_set_new(entry, "changes", json_string(changes));
+        char *changes = describe ? change_text(options, changed, ranks, now) : NULL;
+        if (describe) json_object_set_new(entry, "changes", json_string(changes));
         whole &= json_is_object(changed);
         json_object_update(options, changed);
         if (now) ranks = now;

@@ -315,18 +315,18 @@ static void print_epoch(const struct sgrad__metrics *metrics, const struct sgrad
 /* ---- TensorBoard and Prometheus ------------------------------------------------------------------------------ */
 
 /* Reports COUNT values of STEP, from the value with number FIRST on. */
-static void tell(struct sgrad__metrics *metrics, long step, int first, const double *value, int count) {
+static void export_values(struct sgrad__metrics *metrics, long step, int first, const double *value, int count) {
     for (int i = 0; i < count; i++) sgrad__tensorboard_tell(metrics->tensorboard, metrics->name[first + i], step, value[i]);
     sgrad__prometheus_tell(metrics->prometheus, first, value, count);
 }
 
 /* Reports the fraction of the step's time that each worker spent in tasks. */
-static void tell_workers(struct sgrad__metrics *metrics, long step, const double *busy) {
+static void export_workers(struct sgrad__metrics *metrics, long step, const double *busy) {
     const struct sgrad__workers *workers = metrics->is.workers;
     double own[SGRAD_MAX_WORKERS];
     if (!workers) return;
     if (!busy) sgrad__workers_busy(workers, own), busy = own;
-    tell(metrics, step, TESTS + metrics->is.metrics, busy, workers->count);
+    export_values(metrics, step, TESTS + metrics->is.metrics, busy, workers->count);
 }
 
 /* ---- events --------------------------------------------------------------------------------------------------- */
@@ -409,8 +409,8 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
     fputs(event->empty ? ",\"empty\":true}\n" : "}\n", metrics->file);
     if (metrics->tensorboard || metrics->prometheus) {
         const double value[] = { [LOSS] = loss, [RATE] = event->rate, [SPEED] = rate, [EPOCH] = event->epoch };
-        tell(metrics, event->step, LOSS, value, TESTS);
-        tell_workers(metrics, event->step, event->busy);
+        export_values(metrics, event->step, LOSS, value, TESTS);
+        export_workers(metrics, event->step, event->busy);
     }
     print_progress(metrics, event->step, loss, time);
     SGRAD_TRY(end_line(metrics, metrics->is.events ? metrics->is.events->step : NULL));
@@ -479,7 +479,7 @@ int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epo
     if (epoch->views) fprintf(metrics->file, "\"tta\":\"%s\",", epoch->views);
     if (epoch->memory > 0) fprintf(metrics->file, "\"memory_mbyte\":%s,", NUMBER(epoch->memory));
     fprintf(metrics->file, "\"seconds\":%s}\n", NUMBER(epoch->seconds));
-    if (epoch->evaluated) tell(metrics, epoch->step, TESTS, epoch->test, metrics->is.metrics);
+    if (epoch->evaluated) export_values(metrics, epoch->step, TESTS, epoch->test, metrics->is.metrics);
     if (metrics->is.terminal) print_epoch(metrics, epoch);
     metrics->printed = metrics->last;
     return end_line(metrics, metrics->is.events ? metrics->is.events->epoch : NULL);

@@ -235,6 +235,6 @@ int sgrad__segment_run(struct sgrad__segment *segment) {
         }
         open_chunk(segment, &segment->chunk[place], number);
         SGRAD_TRY(submit_chunk(segment, place));
-        if (segment->o->tell) segment->o->tell(segment->o, segment->result);
+        if (segment->o->progress) segment->o->progress(segment->o, segment->result);
     }
 }

@@ -300,7 +300,7 @@ int sgrad_segment(const struct sgrad_segment_options *options, struct sgrad_segm
     s->o = options;
     s->result = result;
     int error = open_all(s);
-    if (!error && options->tell) options->tell(options, result);
+    if (!error && options->progress) options->progress(options, result);
     if (!error) sgrad_workers_profile();
     const double start = sgrad_time_monotonic();
     if (!error) error = sgrad__segment_run(s);

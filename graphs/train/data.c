@@ -42,9 +42,9 @@ static int check_shapes(const struct sgrad__run *run) {
 static int skip_damaged(struct sgrad__run *run, struct sgrad_dataset *dataset) {
     if (!run->options.data.skip_damaged) return 0;
     const int64_t before = dataset->count;
-    const bool tell = sgrad_launched_rank() == 0;
-    SGRAD_TRY(sgrad_dataset_skip_damaged(dataset, tell, &run->data.damaged));
-    if (tell && dataset->damaged)
+    const bool warns = sgrad_launched_rank() == 0;
+    SGRAD_TRY(sgrad_dataset_skip_damaged(dataset, warns, &run->data.damaged));
+    if (warns && dataset->damaged)
         sgrad_log_warning("%s: %lld of %lld %s samples are damaged and left out", run->options.data.name,
                           (long long)dataset->damaged, (long long)before, dataset->split == SGRAD_TRAIN ? "training" : "test");
     return 0;

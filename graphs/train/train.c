@@ -442,8 +442,8 @@ static int train_run(struct sgrad__run *run) {
     SGRAD_TRY(sgrad__run_open_training(run));
     if (!run->options.output.print) SGRAD_TRY(sgrad__run_open_folder(run, &done));
     sgrad__run_warn_unused(run);
-    const bool tells = run->context->rank == 0 && (!run->options.output.quiet || run->options.output.print);
-    if (tells) sgrad__run_print(run, terminal);
+    const bool prints = run->context->rank == 0 && (!run->options.output.quiet || run->options.output.print);
+    if (prints) sgrad__run_print(run, terminal);
     if (run->options.output.show_batch)
         return sgrad__run_agree(run, run->context->rank ? 0 : sgrad__run_show_batch(run, terminal));
     if (run->options.output.print && run->context->rank == 0) {
@@ -451,7 +451,7 @@ static int train_run(struct sgrad__run *run) {
         sgrad__program_print(run->program, stdout);
     }
     if (run->options.output.print) return 0;
-    if (done >= run->steps && tells)
+    if (done >= run->steps && prints)
         fprintf(terminal, "this run has already completed %ld %s; requested: %ld\n", done,
                 sgrad_plural(done, "step", "steps"), run->steps);
     SGRAD_TRY(sgrad__run_agree(run, sgrad__deadline_open(run)));
@@ -460,7 +460,7 @@ static int train_run(struct sgrad__run *run) {
                                "for rank 0, which reads metrics.jsonl"));
     SGRAD_TRY(train(run, done));
     sgrad__throughput_keep(run);
-    if (tells) sgrad__best_print(run, run->result.steps, terminal);
+    if (prints) sgrad__best_print(run, run->result.steps, terminal);
     warn_of_loss(run);
     if (run->parallel.strategy->asynchronous) sgrad__run_print_staleness(run, terminal);
     if (run->options.output.trace.first) SGRAD_TRY(sgrad__roof_write(run));

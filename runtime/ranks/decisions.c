@@ -88,7 +88,7 @@ static int trim(const char **line) {
 }
 
 /* Logs the first line in which MINE, the text of this rank, differs from FIRST, the text of rank 0. */
-static void tell_difference(const char *first, const char *mine) {
+static void log_difference(const char *first, const char *mine) {
     while (*first && *mine) {
         size_t a = strcspn(first, "\n"), b = strcspn(mine, "\n");
         if (a != b || strncmp(first, mine, a)) break;
@@ -111,7 +111,7 @@ int sgrad_ranks_compare(const char *text) {
     sgrad_ranks_broadcast(first, size, 0);
     if (strcmp(first, text)) lowest = world->rank;
     reduce(&lowest, 1, MPI_INT, MPI_MIN, "for all ranks to compare their options");
-    if (lowest == world->rank) tell_difference(first, text);
+    if (lowest == world->rank) log_difference(first, text);
     if (lowest < world->ranks) sgrad__early_compare(world->control);
     free(first);
     return lowest < world->ranks ? SGRAD_EINVAL : 0;

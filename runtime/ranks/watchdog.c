@@ -75,7 +75,7 @@ static void call_roll(const struct waiting *mine, struct answer *answer) {
 
 /* Logs the ranks that did not answer, those that wait for their own tasks, and this rank. If there are no ranks of the
  * first two kinds, logs the wait of every rank. */
-static void tell(const struct answer *answer) {
+static void log_answers(const struct answer *answer) {
     char *text = NULL;
     size_t size;
     int silent = 0, blamed = 0;
@@ -89,7 +89,7 @@ static void tell(const struct answer *answer) {
         if (answer[r].spoke && (!blamed || r == world->rank || answer[r].is.own))
             fprintf(to, " rank %d waits %.*s;", r, SGRAD_STALL_TEXT, answer[r].is.what);
     fclose(to);
-    sgrad_log_error(SGRAD_EDEVICE, SGRAD_STALL_SAYS " %g s:%.*s", patience, (int)size - 1, text);
+    sgrad_log_error(SGRAD_EDEVICE, SGRAD_STALL_MESSAGE " %g s:%.*s", patience, (int)size - 1, text);
     free(text);
 }
 
@@ -98,14 +98,14 @@ void sgrad_watchdog_report(bool own, const char *what) {
     int lowest = 0;
     snprintf(mine.what, sizeof mine.what, "%s", what);
     if (world->ranks == 1) {
-        sgrad_log_warning(SGRAD_STALL_SAYS " %g s; this process still waits %s", patience, mine.what);
+        sgrad_log_warning(SGRAD_STALL_MESSAGE " %g s; this process still waits %s", patience, mine.what);
         return;
     }
     struct answer *answer = sgrad_xcalloc((size_t)world->ranks, sizeof *answer);
     call_roll(&mine, answer);
     while (!answer[lowest].spoke) lowest++;
     if (lowest < world->rank) sgrad_sleep(5);    /* that rank logs the result and ends this one */
-    tell(answer);
+    log_answers(answer);
     sgrad_ranks_abort(1);
 }
 
@@ -194,7 +194,7 @@ static void call_ranks(const char *what) {
         MPI_Request_free(&sent);
     }
     const bool all = collect(request, answer, 10);    /* a thread may run late on a busy host */
-    if (!all) tell(answer);
+    if (!all) log_answers(answer);
     if (!all) sgrad_ranks_abort(1);
     free(request);
     free(answer);
@@ -211,7 +211,7 @@ static void call_ranks(const char *what) {
  *     rank 2   timeout ─ sends ──────────────── has received from 1
  *
  * The messages are empty, and their tag identifies the call, so that a late message does not affect another call. */
-static void tell_still(int tag) {
+static void send_still(int tag) {
     for (int r = 0; r < world->ranks; r++) {
         MPI_Request sent;
         if (r == world->rank) continue;
@@ -252,7 +252,7 @@ void sgrad__request_await(MPI_Request *request, const char *what) {
         const int heard = hear_still(tag);
         if (heard < lowest) lowest = heard;
         if (sent_at < 0 && (lowest < world->ranks || sgrad_watchdog_expired(since))) {
-            tell_still(tag);
+            send_still(tag);
             sent_at = since;
         }
         if (sent_at < 0 || since < sent_at + answers) continue;

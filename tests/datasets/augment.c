@@ -61,7 +61,7 @@ enum { IMAGES = 720, HEIGHT = 6, WIDTH = 5, CHANNELS = 3, PIXELS = HEIGHT * WIDT
 
 static uint8_t pixel_of(int64_t image, int i) { return (uint8_t)(image * 31 + i * 7 + i * image % 13) % 200; }
 
-/* With MASKS, every pixel has a label, which its first channel tells. */
+/* With MASKS, every pixel has a label: its first channel. */
 static struct sgrad_dataset *open_images(bool masks) {
     static const struct sgrad_reader reader = { .name = "ours", .summary = "images that a test has made" };
     uint8_t *pixels = sgrad_xcalloc(IMAGES, PIXELS);

@@ -56,7 +56,7 @@ static void digits(void **state) {
 }
 
 /* Against the definition, in the plainest way. */
-/* Of many samples that are computed whenever they are asked for a part tells; of those in memory, or few, all do. */
+/* The statistics are those of a part of many samples that are computed on each request; of all samples in memory, or of few. */
 static void measured(void **state) {
     (void)state;
     static const struct {
@@ -182,7 +182,7 @@ static void fingerprint(void **state) {
     sgrad_dataset_close(b);
 }
 
-/* Patterns must tell the classes of a split apart, even those of a split that was never seen. */
+/* Patterns must distinguish the classes of a split, even those of a split that was never seen. */
 static void synthetic_can_be_learnt(void **state) {
     (void)state;
     enum { SIZE = 8 * 8 * 3, CLASSES = 10 };

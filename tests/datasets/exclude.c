@@ -50,7 +50,7 @@ static void kinds(void **state) {
     }
 }
 
-/* The list is the content: order, comments and repetitions do not tell sets apart. */
+/* The list is the content: order, comments and repetitions do not distinguish sets. */
 static void fingerprints(void **state) {
     (void)state;
     uint64_t print[3];

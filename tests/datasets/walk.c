@@ -48,7 +48,7 @@ static int open_folder(bool damaged, enum sgrad_split split, struct sgrad_datase
     return error;
 }
 
-/* One coloured image among many grey ones decides; a folder of grey ones tells why they are not augmented. */
+/* One coloured image among many grey ones decides; a folder of grey ones has the reason why they are not augmented. */
 static void surveys(void **state) {
     (void)state;
     struct sgrad_dataset *dataset;

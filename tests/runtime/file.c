@@ -153,7 +153,7 @@ static void shortened(void **state) {
         print_message("not tested: %s is not there\n", kernels);
 }
 
-/* Another process that takes the folder's lock, tells how that went, and keeps it until its pipe is closed, or it is killed. */
+/* Another process that takes the folder's lock, sends the result, and keeps it until its pipe is closed, or it is killed. */
 static pid_t other_writer(const char *folder, int *error, int *pipe_end) {
     int up[2], down[2], lock;
     assert_int_equal(pipe(up) | pipe(down), 0);

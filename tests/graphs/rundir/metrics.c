@@ -27,7 +27,7 @@ static int free_workers(void **state) {
 /* Of worker I after STEP: no two are the same, and floats hold them. */
 static double share(int i, long step) { return (double)(i + WORKERS * step) / (WORKERS * (STEPS + 1.0)); }
 
-static void tell(struct sgrad__metrics *metrics, long step) {
+static void write_step(struct sgrad__metrics *metrics, long step) {
     for (int i = 0; i < WORKERS; i++) busy[i] = share(i, step);
     sgrad__metrics_submitted(metrics);
     const struct sgrad__step_event e = { .step = step, .loss = 0.5 * (double)step, .rate = 0.25, .time = 1e9 + (double)step,
@@ -112,7 +112,7 @@ static void tensorboard(void **state) {
     char name[64];
     o.tensorboard = true;
     assert_done(sgrad__metrics_open(&o, &m));
-    for (long step = 1; step <= STEPS; step++) tell(m, step);
+    for (long step = 1; step <= STEPS; step++) write_step(m, step);
     struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .evaluated = true, .test = { 0.75, 0.5 } };
     sgrad__metrics_steps(m, &epoch);
     assert_done(sgrad__metrics_epoch(m, &epoch));
@@ -187,7 +187,7 @@ static void prometheus(void **state) {
     text = ask(o.prometheus);
     assert_int_equal(count_gauges(text), 0);        /* nothing has been told */
     free(text);
-    for (long step = 1; step <= STEPS; step++) tell(m, step);
+    for (long step = 1; step <= STEPS; step++) write_step(m, step);
     text = ask(o.prometheus);
     assert_int_equal(count_gauges(text), STEP_VALUES + WORKERS);
     assert_gauge(text, "train_loss", 0.5 * STEPS);
