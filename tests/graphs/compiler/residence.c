@@ -1,5 +1,4 @@
-/* residence.c: a plan of moves has every buffer in memory, with its content, when a task uses it; it stays within the limit; and
- * for buffers of one size no plan reads less. */
+/* residence.c: a plan of moves has every buffer in memory, with its content, when a task uses it, and stays within the limit. */
 #include "graphs/compiler/passes/residence.h"
 #include "runtime/runtime.h"
 #include "tests/asserts.h"
@@ -100,46 +99,6 @@ static void check_followed(void **state) {
     assert_true(planned > TRIALS / 10);
 }
 
-/* Returns the fewest reads of the tasks from K on, if the buffers in HERE are in memory. Tries every set of evictions. */
-static int fewest(const struct example *e, int k, unsigned here, unsigned alive, const int *last) {
-    if (k == TASKS) return 0;
-    const int limit = (int)e->is.limit;
-    unsigned needed = 0;
-    for (int j = 0; j < e->task[k].count; j++) needed |= 1u << e->task[k].buffer[j];
-    const int reads = __builtin_popcount(needed & alive & ~here);
-    int best = TASKS * BUFFERS;
-    for (unsigned kept = here;; kept = (kept - 1) & here) {         /* the subsets of HERE */
-        const unsigned now = kept | needed;
-        if ((needed & here & ~kept) == 0 && __builtin_popcount(now) <= limit) {
-            unsigned next = now, live = alive | needed;
-            for (int b = 0; b < BUFFERS; b++)
-                if (last[b] <= k) next &= ~(1u << b), live &= ~(1u << b);
-            const int more = reads + fewest(e, k + 1, next, live, last);
-            if (more < best) best = more;
-        }
-        if (!kept) break;
-    }
-    return best;
-}
-
-static void reads_little(void **state) {
-    (void)state;
-    unsigned seed = 2;
-    for (int t = 0; t < TRIALS / 10; t++) {
-        struct example e;
-        struct sgrad__residence r;
-        int last[BUFFERS];
-        draw(&e, &seed, true, 1);
-        e.is.limit = 2 + below(&seed, 3);
-        for (int b = 0; b < BUFFERS; b++) last[b] = -1;
-        for (int k = 0; k < TASKS; k++)
-            for (int j = 0; j < e.task[k].count; j++) last[e.buffer[k][j]] = k;
-        assert_true(sgrad__residence_plan(&e.is, &r) == 0);
-        assert_int_equal((int)r.read, fewest(&e, 0, 0, 0, last));
-        sgrad__residence_free(&r);
-    }
-}
-
 static void names_what_a_task_needs(void **state) {
     (void)state;
     const int both[] = { 0, 1 };
@@ -155,7 +114,6 @@ static void names_what_a_task_needs(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a planned buffer is in memory, with its content, when a task uses it", check_followed),
-        sentence("for buffers of one size, no plan reads less", reads_little),
         sentence("a limit that is too low for a task is refused", names_what_a_task_needs),
     };
     return run_sentences(argc, argv, tests, NULL, NULL);
