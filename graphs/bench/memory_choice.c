@@ -95,6 +95,7 @@ static struct sgrad__program *build_moved(const struct attempt *attempt, bool sp
     o.limit = (struct sgrad__memory_limit){ .bytes = chooser->is->bytes - *other,
                                             .waves = true,
                                             .instruction = SGRAD__INSTRUCTION_BYTES,
+                                            .instructions = run->batch.limit.instructions,
                                             .spills = spills,
                                             .moved = moved,
                                             .speed = chooser->pace.disk,

@@ -198,6 +198,8 @@ void sgrad__place_in_arena(struct sgrad_builder *builder);
 /* passes/spill.c: inserts moves to and from a file, so that the planned buffers occupy at most BYTES at any time. RUNNING: tasks
  * that run at the same time. Must be called before sgrad__mark_last_uses. Returns false if that is too little. */
 bool sgrad__spill(struct sgrad_builder *builder, int running, double bytes);
+/* Returns the predicted seconds of a step of PROGRAM without moves. */
+double sgrad__spill_seconds(const struct sgrad__program *program, const struct sgrad_program_options *options);
 
 /* ---- sums.c ---- */
 

@@ -17,7 +17,8 @@ int sgrad__add_buffer(struct sgrad_builder *builder, char *name, struct sgrad_vi
     struct sgrad__program *p = builder->p;
     p->buffer = sgrad_array_grow(p->buffer, p->buffer_count, sizeof *p->buffer);
     p->buffer[p->buffer_count] =
-        (struct sgrad__buffer){ .name = name, .view = view, .lifetime = SGRAD_TRANSIENT, .copies = 1, .follows = -1, .over = -1 };
+        (struct sgrad__buffer){ .name = name, .view = view, .lifetime = SGRAD_TRANSIENT, .copies = 1, .result_of = -1,
+                                .follows = -1, .over = -1 };
     return p->buffer_count++;
 }
 

@@ -68,6 +68,15 @@ static int recomputed(struct sgrad_builder *builder, int *slot, int maker, enum 
     return on_demand(builder, slot, view, layer, what, index, m);
 }
 
+/* A task of PHASE uses BUFFER, a result of node MAKER in the form WHICH. It is stored for backward if a later phase reads it. */
+static int note_result(struct sgrad_builder *builder, int buffer, int maker, enum made which, enum phase phase,
+                       struct sgrad_use use) {
+    struct sgrad__buffer *is = &builder->p->buffer[buffer];
+    if (which == AT_FIRST && phase != FORWARD && use.access == SGRAD_R)
+        is->result_of = maker, is->output = use.role != SGRAD_SAVED;
+    return buffer;
+}
+
 /* A value (X, Y) or its gradient (DX, DY). */
 static int resolve_value(struct sgrad_builder *builder, int n, enum phase phase, struct sgrad_use use, int m,
                          struct sgrad_view *view) {
@@ -84,6 +93,7 @@ static int resolve_value(struct sgrad_builder *builder, int n, enum phase phase,
     const enum made which = made(builder, maker, phase);
     int *slot = &builder->activation[which][v->root * builder->micros + m];
     const int buffer = recomputed(builder, slot, maker, which, use.access, m, *view, v->name, "", -1);
+    note_result(builder, buffer, maker, which, phase, use);
     if (use.role == SGRAD_Y && sgrad__graph_prepares(node)) builder->p->buffer[buffer].copies = builder->p->window;
     return buffer;
 }
@@ -142,7 +152,8 @@ int sgrad__resolve(struct sgrad_builder *builder, int n, enum phase phase, struc
         if (!is->saved[i].shape.rank) return -1;
         const enum made which = made(builder, n, phase);
         *view = per_micro(builder, m, is->saved[i]);
-        return recomputed(builder, &builder->keep[which][at], n, which, use.access, m, *view, node->name, "keep", i);
+        const int buffer = recomputed(builder, &builder->keep[which][at], n, which, use.access, m, *view, node->name, "keep", i);
+        return note_result(builder, buffer, n, which, phase, use);
     }
     case SGRAD_PARTIAL: case SGRAD_SUM: case SGRAD_STAT: return resolve_sum(builder, n, phase, use, m, view);
     }

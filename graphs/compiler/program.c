@@ -252,11 +252,12 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     return p;
 }
 
-/* Returns the bytes of P, with those of the instructions that WHOLE does not have. */
+/* Returns the bytes of P, with those of the instructions that a step without a limit does not have. */
 static double bytes_of(const struct sgrad__program *p, const struct sgrad_program_options *options,
-                       const struct sgrad__program *whole, struct sgrad__memory *memory) {
+                       struct sgrad__memory *memory) {
+    const struct sgrad__memory_limit *limit = &options->limit;
     *memory = sgrad__program_memory(p, options->cpus, NULL);
-    return sgrad__memory_all(memory) + options->limit.instruction * (p->instruction_count - whole->instruction_count);
+    return sgrad__memory_all(memory) + limit->instruction * (p->instruction_count - limit->instructions);
 }
 
 /* Returns the program that occupies at most LIMIT bytes; NULL: none is found. The arena has gaps between buffers, so that a
@@ -269,7 +270,7 @@ static struct sgrad__program *build_within(struct sgrad_graph *graph, const stru
     for (int i = 0; i < TRIES && planned > 0; i++) {
         struct sgrad__program *p = build(graph, options, planned);
         if (!p) return NULL;
-        const double all = bytes_of(p, options, whole, &memory), allowed = limit - (all - memory.activations);
+        const double all = bytes_of(p, options, &memory), allowed = limit - (all - memory.activations);
         if (all <= limit) return p;
         sgrad__program_destroy(p);
         planned *= 0.99 * allowed / memory.activations;
@@ -299,8 +300,11 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_o
     const struct sgrad__memory_limit *limit = &options->limit;
     struct sgrad__program *whole = build(graph, options, 0);
     if (!limit->bytes) return *program = whole, 0;
-    const struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
-    if (!limit->moved && sgrad__memory_all(&memory) <= limit->bytes) return *program = whole, 0;
+    struct sgrad__memory memory;
+    if (!limit->moved && bytes_of(whole, options, &memory) <= limit->bytes) {
+        whole->spilling.seconds = sgrad__spill_seconds(whole, options);
+        return *program = whole, 0;
+    }
     struct sgrad__program *p = NULL;
     for (double most = limit->bytes; !p && most > 0.8 * limit->bytes; most *= 0.95)     /* with less, the gaps may be smaller */
         p = build_within(graph, options, most, whole);

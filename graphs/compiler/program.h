@@ -20,7 +20,10 @@ struct sgrad__buffer {
     int copies; /* one tensor per step in flight for inputs, which are read ahead; else 1; 0: no separate memory */
     bool lent;                                          /* external: its tensor belongs to the graph or to the caller */
     bool rows;                                          /* dimension 0 is the samples of a micro-batch */
+    int result_of;                                      /* node whose result is stored in it for backward; -1: none */
+    bool output;                                        /* that is the output, not a value that is saved beside it */
     bool planned;                                       /* its memory is planned, because memory is limited (passes/spill.c) */
+    bool leaves;                                        /* planned buffer that is moved to the file and back */
     int over;                                           /* planned buffer that it replaces in the same memory; -1: none */
     int follows;                                        /* buffer whose memory it reuses after that buffer's end; -1: none */
     int whole, part, parts;                             /* chunk PART of PARTS of the external buffer WHOLE; PARTS 0: none */
@@ -180,6 +183,7 @@ struct sgrad__memory_limit {
     struct sgrad_spill_speed speed;     /* of this folder */
     double flops, bandwidth;            /* of a worker, per second: for tasks that have not been measured */
     double instruction;                 /* bytes that each added instruction takes in other memory */
+    int instructions;                   /* those of the step without a limit, whose bytes are not part of the limit */
 };
 
 /* Options of second-order training (optimizers/kfac.c). */
@@ -242,6 +246,15 @@ bool sgrad__has_groups(const struct sgrad_graph *graph);
  * too low (options->limit); nothing is logged. */
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_options *options,
                          struct sgrad__program **program);
+/* passes/recomputation.c: layers that are recomputed because of the limit; predicted seconds of a step without and with this
+ * (INFINITY: it does not fit). */
+struct sgrad__recomputation {
+    int layers;
+    double before, after;
+};
+/* Marks layers of GRAPH as recomputed, if a step within the limit then takes less time, or only then fits. */
+struct sgrad__recomputation sgrad__program_choose_recomputed(struct sgrad_graph *graph,
+                                                             const struct sgrad_program_options *options);
 /* The lowest limit of memory, in bytes, for which sgrad__program_build succeeds, to about a hundredth. */
 double sgrad__program_least_memory(struct sgrad_graph *graph, const struct sgrad_program_options *options);
 /* Returns the bytes of one copy of BUFFER. */

@@ -58,6 +58,7 @@ struct sgrad__run_batch {
     long fixed_until;                           /* the step after which this division may change; 0: never */
     int lanes;                                  /* number of gradient-accumulation buffers of this rank */
     struct sgrad__memory_limit limit;           /* of the memory of a step (--memory); bytes 0: none */
+    struct sgrad__recomputation recomputation;  /* layers that are recomputed because of it */
     double evaluation_memory;                   /* bytes that an evaluation uses, if there is a limit */
     double other_memory;                        /* bytes that neither steps nor evaluations use, if there is a limit */
 };

@@ -72,15 +72,25 @@ static void cut_best(struct sgrad_graph *graph) {
     cut(graph, best);
 }
 
-int sgrad__graph_recompute_blocks(struct sgrad_graph *graph) {
-    int last = -1, count = 0;
+bool *sgrad__graph_inside_blocks(struct sgrad_graph *graph) {
+    bool *inside = sgrad_xcalloc((size_t)graph->node_count + 1, sizeof *inside);
+    int last = -1;
     for (int pass = 0; pass < 2 && last < 0; pass++) {
         if (pass) cut_best(graph);
         for (int n = 0; n < graph->node_count; n++)
             if (graph->node[n].ends_block) last = n;
     }
-    for (int n = 0; n < last; n++)
-        if (!graph->node[n].ends_block && !computes_once(&graph->node[n])) graph->node[n].again = true;
-    for (int n = 0; n < graph->node_count; n++) count += graph->node[n].again && bytes_of(&graph->node[n]) > 0;
+    for (int n = 0; n < last; n++) inside[n] = !graph->node[n].ends_block && !computes_once(&graph->node[n]);
+    return inside;
+}
+
+int sgrad__graph_recompute_blocks(struct sgrad_graph *graph) {
+    bool *inside = sgrad__graph_inside_blocks(graph);
+    int count = 0;
+    for (int n = 0; n < graph->node_count; n++) {
+        graph->node[n].again |= inside[n];
+        count += graph->node[n].again && bytes_of(&graph->node[n]) > 0;
+    }
+    free(inside);
     return count;
 }

@@ -155,9 +155,10 @@ struct sgrad_image *sgrad__graph_image(const struct sgrad_graph *graph);
  * ended. */
 bool sgrad__graph_prepares(const struct sgrad__node *node);
 
-/* The work of the forward pass of a sample: operations; number of tasks with more operations than bytes of memory traffic. */
+/* The work of the forward pass of a sample: operations; bytes of memory traffic; number of tasks with more operations than
+ * bytes. */
 struct sgrad__work {
-    double flops;
+    double flops, bytes;
     int layers;
 };
 struct sgrad__work sgrad__graph_work(const struct sgrad_graph *graph);
@@ -237,8 +238,10 @@ struct sgrad__stage sgrad__stage(const struct sgrad_graph *graph, int stage);
 
 /* ---- blocks.c ---- */
 
-/* Marks all layers inside the network's blocks as recomputed. A network without blocks is divided into blocks that minimise
- * memory. Returns the number of marked layers that have results. */
+/* Returns, by node, whether it is inside one of the network's blocks, so that it may be recomputed. A network without blocks is
+ * divided into blocks that minimise memory. The caller must free the array. */
+bool *sgrad__graph_inside_blocks(struct sgrad_graph *graph);
+/* Marks all these layers as recomputed. Returns the number of marked layers that have results. */
 int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
 
 /* ---- parameters.c ---- */

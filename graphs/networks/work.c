@@ -26,7 +26,7 @@ struct sgrad__work sgrad__node_work(const struct sgrad__node *node) {
         const struct sgrad_args args = { .view = view, .attrs = node->attrs };
         const double flops = sgrad_kernel_flops(&t->kernel, &args), bytes = sgrad_kernel_bytes(&t->kernel, &args, operands);
         if (t->scope != SGRAD_MICRO || node->is.view_of_input) continue;
-        work.flops += flops;
+        work.flops += flops, work.bytes += bytes;
         work.layers += flops > bytes;
     }
     return work;

@@ -81,8 +81,9 @@ static double absent_bytes(const struct sgrad__run *run) {
 }
 
 void sgrad__run_measure_memory(struct sgrad__run *run) {
-    run->batch.other_memory =
-        resident() + absent_bytes(run) + copied_bytes(run) + REST + SGRAD__INSTRUCTION_BYTES * count_instructions(run);
+    run->batch.limit.instructions = count_instructions(run);
+    run->batch.other_memory = resident() + absent_bytes(run) + copied_bytes(run) + REST +
+                              SGRAD__INSTRUCTION_BYTES * run->batch.limit.instructions;
     run->batch.evaluation_memory = sgrad__evaluation_memory(run);
 }
 
@@ -163,6 +164,34 @@ int sgrad__run_choose_moved(const struct sgrad__run *run, double (*predicted)(vo
     return moved[high];
 }
 
+/* ---- recomputation ---- */
+
+/* Returns, by layer, 1 if it is recomputed, else 0. The caller must free the array. */
+static double *find_marks(const struct sgrad_graph *graph) {
+    double *marks = sgrad_xcalloc((size_t)graph->node_count + 1, sizeof *marks);
+    for (int n = 0; n < graph->node_count; n++) marks[n] = graph->node[n].again;
+    return marks;
+}
+
+static void set_marks(struct sgrad__run *run, const double *marks, struct sgrad__recomputation is) {
+    for (int n = 0; n < run->graph->node_count; n++) run->graph->node[n].again = marks[n] > 0;
+    run->batch.recomputation = is;
+}
+
+/* Chooses layers that are recomputed because of the limit, unless the options choose them. Returns true if a step with such
+ * layers fits. */
+static bool choose_recomputed(struct sgrad__run *run) {
+    if (run->options.model.recompute) return false;
+    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
+    double *before = find_marks(run->graph);
+    run->batch.recomputation = sgrad__program_choose_recomputed(run->graph, &o);
+    const bool fits = run->batch.recomputation.layers && predict(run, run->batch.limit.moved) < INFINITY;
+    if (!fits) set_marks(run, before, (struct sgrad__recomputation){ 0 });
+    free(before);
+    malloc_trim(0);
+    return fits;
+}
+
 /* Returns the lowest limit, if MOVED homes are in the file. */
 static double least_of(struct sgrad__run *run, int moved, struct sgrad__memory_use *use) {
     run->batch.limit.moved = moved;
@@ -175,11 +204,16 @@ static double least_of(struct sgrad__run *run, int moved, struct sgrad__memory_u
 /* Returns an error that names the lowest possible limit. */
 static int refuse(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
-    const bool spills = run->batch.limit.spills;
+    const bool spills = run->batch.limit.spills, recomputes = run->options.model.recompute;
     struct sgrad__homes homes = sgrad__homes_find(run->training);
     const int moved[] = { homes.states, homes.count };
     struct sgrad__memory_use use, best;
     double least = least_of(run, 0, &best);
+    if (!spills && !recomputes) {       /* layers are then recomputed, if this helps */
+        sgrad__graph_recompute_blocks(run->graph);
+        const double other = least_of(run, 0, &use);
+        if (other < least) least = other, best = use;
+    }
     for (int i = 0; spills && i < 2; i++) {
         const double other = least_of(run, moved[i], &use);
         if (other < least) least = other, best = use;
@@ -187,9 +221,27 @@ static int refuse(struct sgrad__run *run) {
     sgrad__homes_free(&homes);
     return sgrad_log_error(SGRAD_ENOMEM,
                            "--memory %.0fM is too little: a rank requires %.0fM%s, of which %.0fM are not used by steps; give "
-                           "--memory %.0fM, %sa smaller --micro-batch, or --recompute",
+                           "--memory %.0fM, %sa smaller --micro-batch%s",
                            (double)o->memory / MIB, least / MIB, spills ? " with --spill" : "", best.other / MIB,
-                           1.02 * least / MIB, spills ? "" : "--spill DIR, ");
+                           1.02 * least / MIB, !spills ? "--spill DIR, or " : recomputes ? "or " : "",
+                           spills && !recomputes ? ", or --recompute" : "");
+}
+
+/* Weights of which ranks store shares are gathered for recomputations: then each rank recomputes the layers that any rank has
+ * chosen, or none if this does not fit on a rank. BEFORE: the marks without this choice. */
+static int share_recomputed(struct sgrad__run *run, const double *before) {
+    const bool limited = run->options.parallel.memory > 0;
+    struct sgrad__recomputation is = run->batch.recomputation;
+    double *marks = find_marks(run->graph), failed;
+    sgrad_ranks_sum(marks, run->graph->node_count);
+    is.layers = 0;
+    for (int n = 0; n < run->graph->node_count; n++) is.layers += marks[n] > 0 && before[n] <= 0;
+    set_marks(run, marks, is);
+    failed = limited && !(predict(run, run->batch.limit.moved) < INFINITY);
+    sgrad_ranks_sum(&failed, 1);
+    if (failed > 0) set_marks(run, before, (struct sgrad__recomputation){ 0 });
+    free(marks);
+    return failed > 0 && limited && !(predict(run, run->batch.limit.moved) < INFINITY) ? refuse(run) : 0;
 }
 
 /* Moves the first MOVED homes to the file, and the others to memory, where they are not there yet. */
@@ -210,7 +262,7 @@ static int settle(struct sgrad__run *run, int moved) {
 static int choose_moved(struct sgrad__run *run) {
     const bool spills = run->batch.limit.spills;
     const int moved = spills ? sgrad__run_choose_moved(run, predict, run) : predict(run, 0) < INFINITY ? 0 : -1;
-    if (moved < 0) return refuse(run);
+    if (moved < 0) return !spills && choose_recomputed(run) ? 0 : refuse(run);
     set_limit(run, moved);
     return spills ? settle(run, moved) : 0;
 }
@@ -242,7 +294,15 @@ int sgrad__run_agree_limit(struct sgrad__run *run) {
 
 int sgrad__run_limit_memory(struct sgrad__run *run) {
     if (!run->batch.limit.waves) return 0;
-    if (!run->options.parallel.memory) return sgrad__run_agree(run, 0);
-    sgrad__run_measure_memory(run);
-    return sgrad__run_agree(run, choose_moved(run));
+    double *before = find_marks(run->graph);
+    int error = 0;
+    if (run->options.parallel.memory) {
+        sgrad__run_measure_memory(run);
+        error = choose_moved(run);
+        if (!error && run->batch.limit.spills) choose_recomputed(run);
+    }
+    error = sgrad__run_agree(run, error);
+    if (!error && sgrad__run_shares_parameters(run)) error = sgrad__run_agree(run, share_recomputed(run, before));
+    free(before);
+    return error;
 }

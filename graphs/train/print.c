@@ -3,6 +3,7 @@
 #include "datasets/datasets.h"
 #include "graphs/train/setup.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +97,17 @@ static void print_spilling(const struct sgrad__run *run, FILE *to) {
     fprintf(to, "predicted %.2f s, of which %.2f waiting\n", s->seconds, s->waited);
 }
 
+/* Prints the number of layers that are recomputed, if there are any, and the reason. */
+static void print_recomputation(const struct sgrad__run *run, FILE *to) {
+    const struct sgrad__recomputation *is = &run->batch.recomputation;
+    const int layers = run->options.model.recompute ? run->recomputed : is->layers;
+    if (!run->options.model.recompute && !layers) return;
+    fprintf(to, "recompute  the activations of %d of %d layers in the backward pass", layers, run->graph->node_count);
+    if (is->layers && isinf(is->before)) fputs(": --memory is too little without this", to);
+    else if (is->layers) fprintf(to, ": predicted %.2f s with this, %.2f s if they are moved", is->after, is->before);
+    fputc('\n', to);
+}
+
 /* Prints the order of the samples of a data set in several files. */
 static void print_shards(const struct sgrad__run *run, FILE *to) {
     const struct sgrad_dataset *d = run->data.train;
@@ -183,9 +195,7 @@ void sgrad__run_print(const struct sgrad__run *run, FILE *to) {
                 sgrad_plural(run->batch.norm_group, "sample", "samples"),
                 run->batch.resumed_group ? ", as at the start of the run" : "");
     fputc('\n', to);
-    if (o->model.recompute)
-        fprintf(to, "recompute  the activations of %d of %d layers in the backward pass\n", run->recomputed,
-                run->graph->node_count);
+    print_recomputation(run, to);
     if (run->program->batch.averaged != run->program->batch.samples)
         fprintf(to, "updates    use the %sgradients of %lld %s%s; at most %d %s in flight\n",
                 run->parallel.strategy->drops_stale ? "first " : "", (long long)run->program->batch.averaged,

@@ -50,6 +50,14 @@ static double seconds_of(const struct sgrad__instruction *in, const struct sgrad
     return arithmetic > memory ? arithmetic : memory;
 }
 
+static int cpus_of(const struct sgrad_program_options *options) { return options->cpus > 1 ? options->cpus : 1; }
+
+double sgrad__spill_seconds(const struct sgrad__program *program, const struct sgrad_program_options *options) {
+    double seconds = 0;
+    for (int i = 0; i < program->instruction_count; i++) seconds += seconds_of(&program->instruction[i], &options->limit);
+    return seconds / cpus_of(options);
+}
+
 static bool can_move(const struct sgrad__program *p, int b, const struct sgrad__instruction *in) {
     return !in->when.every && !sgrad__is_message(in->call) && sgrad_view_bytes(&p->buffer[b].view) >= LEAST;
 }
@@ -208,8 +216,8 @@ static struct sequence *open_sequence(const struct sgrad_builder *builder, int r
     s->over = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *s->over);
     choose_homes(builder, s->home);
     choose_over(p, s->over);
-    const int cpus = builder->o->cpus > 1 ? builder->o->cpus : 1;
-    for (int i = 0; i < p->instruction_count; i++) add_task(s, p, i, seconds_of(&p->instruction[i], limit) / cpus);
+    for (int i = 0; i < p->instruction_count; i++)
+        add_task(s, p, i, seconds_of(&p->instruction[i], limit) / cpus_of(builder->o));
     s->is.buffers = p->buffer_count;
     s->is.running = running;
     s->is.task = s->task, s->is.bytes = s->bytes, s->is.fixed = s->fixed, s->is.home = s->home;
@@ -298,6 +306,7 @@ static void add_absences(const struct moves *moves, const struct sequence *seque
         if (a->store >= 0)
             sgrad__insert(&moves->after[sequence->instruction[a->store]],
                           add_move(moves, &sgrad__store_kernel, old, a->buffer, micro));
+        p->buffer[a->buffer].leaves = true;
         p->buffer[old].release = sequence->instruction[a->release];
         const int new = is[a->buffer] = add_copy(moves, old);
         sgrad__insert(&moves->before[sequence->instruction[a->fetch]],
