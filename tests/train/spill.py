@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 
 from run import REFERENCE, command, content, events, folder, losses, main, pytest, ranks, resuming, stargrad, wait_for_steps
 
@@ -27,20 +28,32 @@ def has_cuda():
     return "libcudart" in subprocess.run(["ldd", command()[0]], capture_output=True, text=True).stdout
 
 
+# Starts a command and prints its largest resident memory in KiB. The kernel counts the memory of a process from which another one is started
+# to that of the latter. Thus a test, which may use more memory than the program, must not start the program itself.
+MEASURE = """import resource, subprocess, sys
+status = subprocess.call(sys.argv[1:])
+print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(status)"""
+
+
 def peak(*words):
     """Runs the program; returns its output and its largest resident memory in bytes."""
-    process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    said = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, said
-    return said, usage.ru_maxrss * 1024
+    done = subprocess.run([sys.executable, "-c", MEASURE, *command(*words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout
+    said, _, used = done.stdout.rpartition("peak ")
+    return said, int(used) * 1024
 
 
 def disk():
     path = folder("spill")
     os.makedirs(path, exist_ok=True)
     return path
+
+
+def test_peak():
+    """The measured memory does not include that of the test."""
+    large = b"1" * (400 << 20)
+    assert peak("--version")[1] < len(large) / 2
 
 
 def least(*words):
