@@ -113,21 +113,55 @@ static int find_seconds(const struct sgrad_plan_query *query, int nodes, double 
     return 0;
 }
 
+/* Returns true if the trainer would move data to a disk. */
+static bool spills(const struct sgrad__request *request) {
+    const char *folder = request->train.parallel.spill;
+    return folder && strcmp(folder, "none");
+}
+
+int sgrad__memory_check(const struct sgrad__request *request, const struct sgrad_machine *machine) {
+    if (machine->device.is_gpu)
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "plan: --memory limits ranks without GPUs, but %s has GPUs; omit it, or give another --machine",
+                               machine->name);
+    if (request->plan.simulate && spills(request) && !(machine->disk.write > 0 && machine->disk.read > 0))
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "%s: has no disk.write and disk.read, which --simulate requires for --spill %s; add them (see "
+                               "stargrad plan --help), or omit --spill",
+                               machine->path, request->train.parallel.spill);
+    return 0;
+}
+
+/* Returns the query for NODES nodes, without seconds and disk. */
+static struct sgrad_memory_query query_of(const struct sgrad__request *request, const struct sgrad_machine *m, int nodes) {
+    return (struct sgrad_memory_query){ .bytes = (double)request->train.parallel.memory,
+                                        .ranks = nodes,
+                                        .workers = m->device.workers,
+                                        .flops = rate(m, request->train.model.precision),
+                                        .bandwidth = m->device.bandwidth * m->device.traffic_fraction };
+}
+
+int sgrad__memory_predict(const struct sgrad__request *request, const struct sgrad_plan_query *query,
+                          const struct sgrad_plan_row *row, struct sgrad_memory_choice *choice) {
+    const struct sgrad_machine *m = query->machine;
+    struct sgrad_memory_query q = query_of(request, m, row->nodes);
+    struct sgrad_train_options options = request->train;
+    struct sgrad_memory_result result;
+    q.only = true, q.seconds = row->compute;
+    if (spills(request)) q.write = m->disk.write, q.read = m->disk.read;
+    options.training.batch = (long)row->batch;
+    if (!query->strong) options.training.micro_batch = 0; /* as in simulated.c */
+    SGRAD_TRY(sgrad_memory_choose(&options, &q, &result));
+    *choice = result.choice[0];
+    sgrad_memory_result_free(&result);
+    return 0;
+}
+
 int sgrad__plan_memory(const struct sgrad__request *request, const struct sgrad_plan_query *query, int nodes) {
     const struct sgrad_machine *m = query->machine;
-    const enum sgrad_precision precision = request->train.model.precision;
     struct sgrad_memory_result result;
-    struct sgrad_memory_query q = { .bytes = (double)request->train.parallel.memory,
-                                    .ranks = nodes,
-                                    .workers = m->device.workers,
-                                    .flops = rate(m, precision),
-                                    .bandwidth = m->device.bandwidth * m->device.traffic_fraction };
+    struct sgrad_memory_query q = query_of(request, m, nodes);
     bool calibrated;
-    if (m->device.is_gpu)
-        return sgrad_log_error(SGRAD_EINVAL,
-                               "plan: --memory limits ranks without GPUs, but %s has GPUs; omit it, or give another "
-                               "--machine",
-                               m->name);
     SGRAD_TRY(find_seconds(query, nodes, &q.seconds, &calibrated));
     SGRAD_TRY(find_disk(request, m, &q));
     SGRAD_TRY(sgrad_memory_choose(&request->train, &q, &result));

@@ -55,6 +55,23 @@ static void print_points(const struct sgrad_plan_query *query, const struct sgra
     }
 }
 
+/* Prints the limit of each rank, and the moves of each row within it. */
+static void print_limit(const struct sgrad_plan_query *query, const struct sgrad_forecast *forecast) {
+    const double limit = (double)query->train->parallel.memory;
+    if (limit <= 0) return;
+    printf("\nlimit: %.2f MB on each rank\n", 1e-6 * limit);
+    for (const struct sgrad_plan_row *p = forecast->row; p < forecast->row + forecast->rows; p++) {
+        printf("%d %s: ", p->nodes, sgrad_plural(p->nodes, "node", "nodes"));
+        if (p->read > 0)
+            printf("a step writes %.2f MB of a rank to its disk and reads %.2f (%.2f and %.2f GB/s); it waits %.3g of %.3g s for "
+                   "moves\n",
+                   1e-6 * p->written, 1e-6 * p->read, 1e-9 * query->machine->disk.write, 1e-9 * query->machine->disk.read,
+                   p->waiting, p->step);
+        else
+            puts("all buffers stay in memory");
+    }
+}
+
 /* Prints the largest local batch that fits, if the last row does not fit into memory. */
 static void print_advice(const struct sgrad_plan_query *query, const struct sgrad_forecast *forecast) {
     const struct sgrad_plan_row *p = &forecast->row[forecast->rows - 1];
@@ -85,6 +102,7 @@ static void print(const struct sgrad_plan_query *query, const struct sgrad_forec
         printf("not calibrated: no throughput of %s was measured on this device, so task times are estimated from its rates\n\n",
                query->work->model);
     print_points(query, forecast);
+    print_limit(query, forecast);
     print_advice(query, forecast);
     if (query->efficiency <= 0) return;
     printf("\nefficiency %g: ", query->efficiency);
@@ -109,6 +127,10 @@ static json_t *point_json(const struct sgrad_plan_query *query, const struct sgr
                                            row->collective, "bucket_bytes", row->bucket, "servers", row->servers, "limit",
                                            sgrad_limit_name[row->limit]));
     if (row->formula > 0) json_object_set_new(json, "formula_step_seconds", json_real(row->formula));
+    if (query->train->parallel.memory)
+        json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:f}", "limit_bytes", (double)query->train->parallel.memory,
+                                               "written_bytes", row->written, "read_bytes", row->read, "waiting_seconds",
+                                               row->waiting));
     if (query->machine->price > 0) json_object_set_new(json, "cost", json_real(row->cost));
     return json;
 }
@@ -221,7 +243,8 @@ static int plan(const struct sgrad__request *request, struct sgrad_plan_query *q
     struct sgrad_forecast f;
     if (request->plan.mini_batch) return choose_mini_batch(request, query);
     if (request->train.output.folder) SGRAD_TRY(sgrad_folder_make(request->train.output.folder));
-    if (request->train.parallel.memory)
+    if (request->train.parallel.memory) SGRAD_TRY(sgrad__memory_check(request, query->machine));
+    if (request->train.parallel.memory && !request->plan.simulate)
         return sgrad__plan_memory(request, query, sgrad__is_asked(request, "nodes") ? query->to : 1);
     SGRAD_TRY(sgrad_forecast_make(query, &f));
     if (request->plan.simulate) SGRAD_TRY(sgrad__simulate(request, query, &f));
@@ -242,9 +265,8 @@ static int run(const struct sgrad__request *request) {
         return sgrad__wrong("plan: --mesh cannot be combined with --%s", request->train.output.folder ? "out" : "mini-batch");
     if (!parse_range(request->plan.nodes, MOST_NODES, &q.from, &q.to))
         return sgrad__wrong("plan: --nodes %s must be N or A-B, with 1 <= A <= B <= %d", request->plan.nodes, MOST_NODES);
-    if (request->train.parallel.memory && (request->train.parallel.mesh || request->plan.mini_batch || request->plan.simulate))
-        return sgrad__wrong("plan: --memory cannot be combined with --%s", request->train.parallel.mesh ? "mesh"
-                            : request->plan.simulate ? "simulate" : "mini-batch");
+    if (request->train.parallel.memory && (request->train.parallel.mesh || request->plan.mini_batch))
+        return sgrad__wrong("plan: --memory cannot be combined with --%s", request->train.parallel.mesh ? "mesh" : "mini-batch");
     if (request->train.parallel.spill && !request->train.parallel.memory)
         return sgrad__wrong("plan: --spill %s requires --memory SIZE", request->train.parallel.spill);
     int error = sgrad_machine_read(request->plan.machine, &machine);

@@ -2,11 +2,13 @@
  * --enable-simulation), on machines that are described in files. simulated.c is the simulated program.
  *
  *     stargrad plan ── FOLDER/request.json, platform.xml, hosts, bus/ ──> smpirun ──> the simulated stargrad, once for each rank
- *                   <── FOLDER/answer.json: seconds of each step ───────────────────── rank 0 of them
+ *                   <── FOLDER/answer.json: times and moves of each step ──────────── rank 0 of them
  *
  * The request contains the words of the command line, so that both programs parse the same options, and values that the simulated
- * ranks cannot compute: the fields of samples (they have no data set), the batch, and the factor of the machine's rates. */
+ * ranks cannot compute: the fields of samples (they have no data set), the batch, the factor of the machine's rates, and the
+ * memory of a process, because all ranks are in one. */
 #include "cli/simulate.h"
+#include "cli/memory.h"
 #include "graphs/api/costs.h"
 #include "graphs/compiler/training.h"
 #include "runtime/environment.h"
@@ -66,13 +68,14 @@ static int simulated(const struct sgrad__request *request, int nodes) {
 }
 
 static int write_request(const struct sgrad__request *request, const struct sgrad_plan_query *query,
-                         const struct sgrad_forecast *forecast, const struct sgrad_plan_row *row, const char *folder,
-                         const char *traced) {
+                         const struct sgrad_forecast *forecast, const struct sgrad_plan_row *row, double memory,
+                         const char *folder, const char *traced) {
     char *path = sgrad_format("%s/request.json", folder);
-    json_t *json = json_pack("{s:o, s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(request->given), "machine",
+    json_t *json = json_pack("{s:o, s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f, s:f}", "words", words_json(request->given), "machine",
                              sgrad_json_text(query->machine->path), "fields", fields_json(query->work), "classes",
                              query->work->classes, "batch", row->batch, "nodes", row->nodes, "devices", row->devices, "alike",
-                             simulated(request, row->nodes) < row->nodes, "scale", forecast->scale > 0 ? forecast->scale : 1);
+                             simulated(request, row->nodes) < row->nodes, "scale", forecast->scale > 0 ? forecast->scale : 1,
+                             "memory", memory);
     if (traced) json_object_set_new(json, "trace", json_string(traced));
     const int error = sgrad_json_write(path, json, 17);
     free(path);
@@ -153,21 +156,29 @@ static int run_child(const char *folder, const char *trainer, int nodes) {
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (ends) return sgrad_log_error(SGRAD_EINTR, "the simulation was ended by signal %d", ends);
     if (!WIFEXITED(status) || WEXITSTATUS(status))
-        return sgrad_log_error(SGRAD_EDEVICE, "the simulation of %d nodes failed", nodes);
+        return sgrad_log_error(SGRAD_EDEVICE, "the simulation of %d %s failed", nodes, sgrad_plural(nodes, "node", "nodes"));
     return 0;
 }
 
+static double value(const json_t *step, const char *key) { return json_number_value(json_object_get(step, key)); }
+
 /* Writes the files that stargrad report requires in addition to the trace; the run has no losses. */
 static int write_run(const char *folder, const struct sgrad_plan_query *query, const struct sgrad_plan_row *row,
-                     const json_t *seconds) {
+                     const json_t *steps) {
     char *config = sgrad_format("%s/config.json", folder), *metrics = sgrad_format("%s/metrics.jsonl", folder);
     char *begun = sgrad_format("stargrad plan --simulate: %s on %d of %s", query->work->model, row->nodes, query->machine->name);
     struct sgrad_file file;
     int error = sgrad_json_write(config, json_pack("{s:s, s:b, s:s}", "begun", begun, "simulated", 1, "samples", "samples"), 17);
     if (!error) error = sgrad_file_begin(metrics, &file);
-    for (size_t i = 0; i < json_array_size(seconds) && !error; i++)
-        fprintf(file.stream, "{\"event\":\"step\",\"step\":%zu,\"epoch\":0,\"loss\":null,\"samples_per_second\":%.9g}\n", i + 1,
-                row->batch / json_number_value(json_array_get(seconds, i)));
+    for (size_t i = 0; i < json_array_size(steps) && !error; i++) {
+        const json_t *step = json_array_get(steps, i);
+        fprintf(file.stream, "{\"event\":\"step\",\"step\":%zu,\"epoch\":0,\"loss\":null,\"samples_per_second\":%.9g", i + 1,
+                row->batch / value(step, "seconds"));
+        if (row->read > 0)
+            fprintf(file.stream, ",\"written_mbyte\":%.9g,\"read_mbyte\":%.9g,\"moving_seconds\":%.9g,\"waiting_seconds\":%.9g",
+                    1e-6 * value(step, "written"), 1e-6 * value(step, "read"), value(step, "moving"), value(step, "waiting"));
+        fputs("}\n", file.stream);
+    }
     if (!error) error = sgrad_file_commit(&file);
     free(begun);
     free(metrics);
@@ -175,16 +186,26 @@ static int write_run(const char *folder, const struct sgrad_plan_query *query, c
     return error;
 }
 
-static int read_answer(const char *folder, int nodes, double *seconds, json_t **answer) {
+/* Sets ROW to the means of the simulated steps. If the ranks have failed, returns their error, which they have logged. */
+static int read_answer(const char *folder, struct sgrad_plan_row *row, json_t **answer) {
     char *path = sgrad_format("%s/answer.json", folder);
     json_t *json = NULL;
-    int error = access(path, R_OK) ? sgrad_log_error(SGRAD_EDEVICE, "the simulation of %d nodes ended without a result", nodes)
-                                   : sgrad_json_read(path, SGRAD__SIMULATION_LIMIT, &json);
-    const json_t *list = json_object_get(json, "seconds");
-    double sum = 0;
-    for (size_t i = 0; i < json_array_size(list); i++) sum += json_number_value(json_array_get(list, i));
-    if (!error && !(sum > 0)) error = sgrad_log_error(SGRAD_EFORMAT, "%s: contains no step times", path);
-    if (!error) *seconds = sum / (double)json_array_size(list);
+    int error = access(path, R_OK)
+                    ? sgrad_log_error(SGRAD_EDEVICE, "the simulation of %d %s ended without a result", row->nodes,
+                                      sgrad_plural(row->nodes, "node", "nodes"))
+                    : sgrad_json_read(path, SGRAD__SIMULATION_LIMIT, &json);
+    if (!error) error = (int)json_integer_value(json_object_get(json, "error"));
+    const json_t *list = json_object_get(json, "steps");
+    const double count = (double)json_array_size(list);
+    double seconds = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *step = json_array_get(list, i);
+        seconds += value(step, "seconds") / count;
+        row->written += value(step, "written") / count, row->read += value(step, "read") / count;
+        row->waiting += value(step, "waiting") / count;
+    }
+    if (!error && !(seconds > 0)) error = sgrad_log_error(SGRAD_EFORMAT, "%s: contains no step times", path);
+    if (!error) sgrad_plan_row_simulated(row, seconds);
     if (error) json_decref(json);
     else *answer = json;
     free(path);
@@ -214,22 +235,36 @@ static int make_run(const struct sgrad__request *request, int nodes, char **run)
     return error;
 }
 
+/* With --memory: adds to the formula of ROW what the limit adds to the step of a rank, and sets *MEMORY to the bytes of its
+ * process. */
+static int limit_row(const struct sgrad__request *request, const struct sgrad_plan_query *query, struct sgrad_plan_row *row,
+                     double *memory) {
+    struct sgrad_memory_choice limited;
+    *memory = 0;
+    if (!request->train.parallel.memory) return 0;
+    SGRAD_TRY(sgrad__memory_predict(request, query, row, &limited));
+    if (limited.fits) row->step += fmax(0, limited.step - row->compute);
+    row->memory = fmin(row->memory, (double)request->train.parallel.memory);
+    *memory = limited.process;
+    return 0;
+}
+
 /* Simulates one row in its own folder. */
 static int simulate(const struct sgrad__request *request, const struct sgrad_plan_query *query,
                     const struct sgrad_forecast *forecast, struct sgrad_plan_row *row, const char *trainer, const char *folder) {
     const int ranks = simulated(request, row->nodes);
     json_t *answer = NULL;
     char *run;
-    double seconds = 0;
+    double memory;
+    SGRAD_TRY(limit_row(request, query, row, &memory));
     SGRAD_TRY(make_run(request, row->nodes, &run));
     char *trace = run ? sgrad_format("%s/trace", run) : NULL;
     int error = sgrad_platform_write(query->machine, row->nodes, ranks, folder);
-    if (!error) error = write_request(request, query, forecast, row, folder, trace);
+    if (!error) error = write_request(request, query, forecast, row, memory, folder, trace);
     if (!error) error = run_child(folder, trainer, ranks);
-    if (!error) error = read_answer(folder, row->nodes, &seconds, &answer);
+    if (!error) error = read_answer(folder, row, &answer);
     if (!error && run) error = sgrad_trace_convert(trace, ranks);
-    if (!error && run) error = write_run(run, query, row, json_object_get(answer, "seconds"));
-    if (!error) sgrad_plan_row_simulated(row, seconds);
+    if (!error && run) error = write_run(run, query, row, json_object_get(answer, "steps"));
     json_decref(answer);
     free(trace);
     free(run);

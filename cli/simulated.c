@@ -2,8 +2,9 @@
  * measured one, or the estimate of the planner's formulas. StarPU and the simulated network determine when and on which worker
  * tasks run, and the time of messages. */
 #include "cli/simulate.h"
-#include "graphs/api/bench.h"
 #include "datasets/datasets.h"
+#include "graphs/api/bench.h"
+#include "graphs/compiler/program.h"
 #include "runtime/environment.h"
 #include "runtime/simulation.h"
 
@@ -19,15 +20,23 @@ struct rates {
     double scale;
 };
 
-/* Returns the duration of a task: as measured, or by the formulas, for all workers of a CPU machine together. Reading tasks are
+/* Returns the duration of the operations of CALL by the formulas, for all workers of a CPU machine together. */
+static double formula_of(const struct sgrad_bound_kernel *call, const struct rates *r) {
+    double seconds = 0;
+    for (int i = 0; i < sgrad__call_links(call); i++) {
+        const struct sgrad_bound_kernel *link = sgrad__call_link(call, i);
+        seconds += sgrad_machine_seconds(r->machine, r->precision, link->kernel->name, link->flops, link->bytes);
+    }
+    return sgrad_platform_workers(r->machine) * r->scale * seconds;
+}
+
+/* Returns the duration of a task: as measured, or by the formulas. Reading tasks are
  * limited to the input rate in the machine's file. */
 static double seconds_of(const struct sgrad_bound_kernel *call, const void *arg) {
     const struct rates *r = arg;
     const double timed = sgrad_machine_timed(r->machine, call->kernel->name, call->hash);
     const double computes =
-        isfinite(timed) ? timed + r->machine->device.workers * r->machine->device.launch
-                        : sgrad_platform_workers(r->machine) * r->scale *
-                              sgrad_machine_seconds(r->machine, r->precision, call->kernel->name, call->flops, call->bytes);
+        isfinite(timed) ? timed + r->machine->device.workers * r->machine->device.launch : formula_of(call, r);
     if (strcmp(call->kernel->name, "read") || r->machine->input <= 0) return computes;
     return fmax(computes, (double)call->view[0].shape.dim[0] / r->machine->input);
 }
@@ -69,7 +78,7 @@ static void set_options(struct sgrad_train_options *options, const json_t *reque
     options->data.dataset[SGRAD_TEST] = make_samples(request, SGRAD_TEST, options->training.batch * nodes);
     options->parallel.cpus = sgrad_platform_workers(machine),
     options->parallel.gpus = machine->device.is_gpu ? machine->device.count : -1;
-    options->parallel.no_fuse |= !machine->timings;       /* tasks must match the measured ones */
+    options->parallel.no_fuse |= !machine->timings && !options->parallel.memory; /* tasks must match the measured ones */
     options->data.no_shuffle = true;
     options->checkpoint.resume = options->evaluation.best = options->output.tensorboard = false;
     options->output.histograms = options->output.prometheus = 0;
@@ -80,37 +89,50 @@ static void set_options(struct sgrad_train_options *options, const json_t *reque
     options->output.explicit_options = NULL;
 }
 
-static int answer(const double *seconds) {
+/* Writes answer.json, which then owns JSON. */
+static int write_answer(json_t *json) {
     const char *asked = getenv(SGRAD__SIMULATION);
     char *path = sgrad_format("%.*sanswer.json", (int)(strlen(asked) - strlen("request.json")), asked);
-    json_t *list = json_array();
-    for (int i = 0; i < STEPS; i++) json_array_append_new(list, json_real(seconds[i]));
-    const int error = sgrad_json_write(path, json_pack("{s:o}", "seconds", list), 17);
+    const int error = sgrad_json_write(path, json, 17);
     free(path);
     return error;
 }
 
+static int answer(const struct sgrad_timed_step *step) {
+    json_t *list = json_array();
+    for (const struct sgrad_timed_step *s = step; s < step + STEPS; s++)
+        json_array_append_new(list, json_pack("{s:f, s:f, s:f, s:f, s:f}", "seconds", s->seconds, "written", s->written, "read",
+                                              s->read, "moving", s->moving, "waiting", s->waiting));
+    return write_answer(json_pack("{s:o}", "steps", list));
+}
+
 static int take_steps(struct sgrad__request *r, const json_t *request) {
     struct sgrad_machine *machine;
-    double seconds[STEPS];
+    struct sgrad_timed_step step[STEPS];
     int rank;
     SGRAD_TRY(sgrad_machine_read(json_string_value(json_object_get(request, "machine")), &machine));
     const int nodes = (int)json_integer_value(json_object_get(request, "nodes"));
     const struct sgrad_network net = sgrad_machine_network(machine, nodes);
     const struct rates rates = { machine, r->train.model.precision, json_number_value(json_object_get(request, "scale")) };
-    const struct sgrad_simulation simulation = { .seconds = seconds_of, .arg = &rates,
+    const struct sgrad_simulation simulation = { .seconds = seconds_of,
+                                                 .arg = &rates,
                                                  .gpus = machine->device.is_gpu ? machine->device.count : 0,
-                                                 .latency = net.latency, .bandwidth = net.bandwidth,
+                                                 .latency = net.latency,
+                                                 .bandwidth = net.bandwidth,
                                                  .carrying = machine->network.cpu_seconds_per_byte,
+                                                 .disk = { machine->disk.write, machine->disk.read },
+                                                 .memory = json_number_value(json_object_get(request, "memory")),
                                                  .ranks = json_is_true(json_object_get(request, "alike")) ? nodes : 0 };
     sgrad_simulation_set(&simulation);
     set_options(&r->train, request, machine);
     const char *trace = json_string_value(json_object_get(request, "trace"));
-    SGRAD_TRY(sgrad_steps_time(&r->train, trace, WARM, STEPS, seconds, &rank));
-    return rank ? 0 : answer(seconds);
+    SGRAD_TRY(sgrad_steps_time(&r->train, trace, WARM, STEPS, step, &rank));
+    return rank ? 0 : answer(step);
 }
 
 extern const struct sgrad__command sgrad__plan_command;
+
+static void ignore(const char *line) { (void)line; }
 
 int sgrad__simulated_rank(void) {
     const char *path = sgrad_variable(SGRAD__SIMULATION);
@@ -121,11 +143,14 @@ int sgrad__simulated_rank(void) {
     if (!path)
         return sgrad_log_error(SGRAD_EINVAL, "this is the simulated trainer; start it with stargrad plan --simulate"),
                SGRAD__FAILED;
+    if (sgrad_launched_rank() > 0) sgrad_log_set_callback(ignore);      /* all ranks have the same messages */
     if (sgrad_json_read(path, SGRAD__SIMULATION_LIMIT, &request)) return SGRAD__FAILED;
     const json_t *words = json_object_get(request, "words");
     for (size_t i = 0; i < json_array_size(words) && count < 1023; i++)
         word[count++] = (char *)json_string_value(json_array_get(words, i));
     if (sgrad__plan_command.defaults) sgrad__plan_command.defaults(&r);
     if (!sgrad__options_parse(&sgrad__plan_command, count, word, &r, &status)) return status;
-    return sgrad__status(take_steps(&r, request));
+    const int error = take_steps(&r, request);
+    if (error) write_answer(json_pack("{s:i}", "error", error));
+    return sgrad__status(error);
 }

@@ -167,6 +167,8 @@ struct sgrad_plan_row {
     double batch;                       /* samples of all devices */
     double step, compute, communication, exposed;       /* seconds; exposed: of the step, the time when a device is idle */
     double formula;                     /* the step by formula, if step is simulated; 0: step is by formula */
+    double written, read, waiting;      /* of a simulated step: bytes that rank 0 moves to and from its disk; seconds that its
+                                           workers wait for moves */
     double samples_per_second, speedup, efficiency;     /* speedup: over one device with the same batch; if not strong, with its
                                                            local batch. efficiency: speedup / devices */
     double memory, available;           /* bytes of a device: required; available */

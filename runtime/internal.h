@@ -118,6 +118,8 @@ int sgrad__simulation_gpus(void);
 /* Returns MESSAGE with the rank that represents its peer, and with a tag that identifies the pair of represented ranks. */
 struct sgrad_message sgrad__simulation_message(struct sgrad_message message);
 double sgrad__simulation_carrying(void);      /* seconds of a CPU worker per byte of a message; 0: none */
+double sgrad__simulation_seconds(const struct sgrad_bound_kernel *call); /* of a task of CALL; NAN: it is not a task */
+double sgrad__simulation_disk(bool writes);                              /* bytes per second of a move to or from the disk */
 /* The kernel of the tasks that take this time, and their kind in plots. */
 extern const struct sgrad_kind sgrad__simulated_reduction;
 extern const struct sgrad_kernel sgrad__simulated_carry;

@@ -13,6 +13,7 @@
 #include "runtime/internal.h"
 
 #include <errno.h>
+#include <math.h>
 #include <mpi.h>
 #include <starpu_mpi.h>
 #include <stdlib.h>
@@ -36,12 +37,15 @@ const struct sgrad_kind sgrad__simulated_reduction = { "reduction", 0x8e5bb5 };
 const struct sgrad_kernel sgrad__simulated_carry = { .name = "carry", .kind = &sgrad__simulated_reduction,
                                                      .cpu = sgrad_simulated_kernel };
 
+double sgrad__simulation_seconds(const struct sgrad_bound_kernel *call) {
+    if (call->kernel == &sgrad__simulated_carry) return call->bytes * simulation->carrying;
+    return call->kernel->cpu || call->kernel->cuda ? simulation->seconds(call, simulation->arg) : NAN;
+}
+
 /* Returns the duration of a task in microseconds, as StarPU requires. It is never 0, because StarPU takes 0 for unknown. */
 static double length(struct starpu_task *task, struct starpu_perfmodel_arch *arch, unsigned implementation) {
     (void)arch, (void)implementation;
-    const struct sgrad_bound_kernel *call = call_of(task);
-    const double seconds = call->kernel == &sgrad__simulated_carry ? call->bytes * simulation->carrying
-                                                         : simulation->seconds(call, simulation->arg);
+    const double seconds = sgrad__simulation_seconds(call_of(task));
     return seconds > 1e-9 ? 1e6 * seconds : 1e-3;
 }
 
@@ -54,6 +58,8 @@ void sgrad__simulation_model(struct starpu_perfmodel *model,
 
 int sgrad__simulation_gpus(void) { return simulation ? simulation->gpus : 0; }
 double sgrad__simulation_carrying(void) { return simulation->carrying; }
+double sgrad__simulation_disk(bool writes) { return writes ? simulation->disk.write : simulation->disk.read; }
+double sgrad_simulation_memory(void) { return simulation->memory; }
 
 /* One simulated rank represents several ranks, so messages to different ranks have the same destination. The XOR of the two
  * ranks in the tag distinguishes them; it is equal at both ends. */

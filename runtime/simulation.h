@@ -6,6 +6,7 @@
  *     tensor      has a size but no separate memory: written values are lost, read values are 0
  *     message     takes latency and bandwidth of the simulated network, and time per byte of a worker at either end; its content
  *                 is not transferred
+ *     move        of --spill: takes bytes / bandwidth of the simulated disk, one move at a time; there is no file
  *     decision    each rank derives the result for all ranks from its value, because all ranks behave identically
  *
  * If all ranks behave identically, two simulated ranks can represent any number of ranks: each of the two sends to the other
@@ -24,9 +25,14 @@ struct sgrad_simulation {
     int gpus;                       /* GPUs per rank */
     double latency, bandwidth;      /* of the network, in seconds and bytes per second, for the choice of collectives */
     double carrying;                /* seconds of a CPU worker per byte sent to or received from other ranks; 0: none */
+    struct {
+        double write, read;
+    } disk;                         /* of a rank, for --spill, in bytes per second; 0: it has none */
+    double memory;                  /* bytes of a process without parameters and optimizer states, for --memory */
     int ranks;                      /* number of ranks that the two simulated ranks represent; 0: all ranks are simulated */
 };
 /* Must be called on every rank before a context is opened. *SIMULATION must live until the context is closed. */
 void sgrad_simulation_set(const struct sgrad_simulation *simulation);
+double sgrad_simulation_memory(void); /* returns its member memory */
 
 #endif

@@ -16,8 +16,8 @@
 #include <starpu.h>
 
 /* PIECE: bytes of one transfer; it is also the size of the buffer of a thread, through which memory that is not aligned is
- * copied. */
-enum { THREADS = 4, PIECE = 4 << 20, SAMPLE = 128 << 20 };
+ * copied. In a simulation (simulation.h) there is no file, and one thread executes one move at a time. */
+enum { THREADS = SGRAD_SIMULATED ? 1 : 4, PIECE = 4 << 20, SAMPLE = 128 << 20 };
 
 struct place {
     off_t at;
@@ -72,6 +72,7 @@ static int open_file(const char *folder) {
 
 static int create(const char *folder, int *file) {
     struct stat about;
+    if (SGRAD_SIMULATED) return *file = -1, 0;
     if (stat(folder, &about)) return refuse(folder, "cannot be opened");
     if (!S_ISDIR(about.st_mode)) return errno = ENOTDIR, refuse(folder, "cannot be opened");
     *file = open_file(folder);
@@ -80,6 +81,7 @@ static int create(const char *folder, int *file) {
 
 /* Reserves BYTES bytes from AT on. Transfers are direct only after that: some file systems reserve space by writing bytes. */
 static int reserve(const char *folder, int file, off_t at, off_t bytes, bool *direct) {
+    if (SGRAD_SIMULATED) return *direct = true, 0;
     const int flags = fcntl(file, F_GETFL) & ~O_DIRECT;
     fcntl(file, F_SETFL, flags);
     const int error = posix_fallocate(file, at, bytes);
@@ -132,6 +134,7 @@ static bool transfer_copied(int file, bool writes, char *memory, size_t bytes, o
 static bool move(const struct sgrad_spill *spill, const struct place *place, bool writes, char *memory, char *buffer) {
     const size_t whole = (uintptr_t)memory % SGRAD_SPILL_BLOCK ? 0 : place->bytes / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
     bool right = true;
+    if (SGRAD_SIMULATED) return sgrad_sleep((double)place->bytes / sgrad__simulation_disk(writes)), true;
     for (size_t done = 0; done < whole && right; done += PIECE) {
         const size_t bytes = whole - done < PIECE ? whole - done : PIECE;
         right = transfer(spill->file, writes, memory + done, bytes, place->at + (off_t)done);
@@ -286,6 +289,7 @@ int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slot
 
 int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
     const size_t bytes = sgrad_view_bytes(&tensor->view), blocks = sgrad_spill_blocks(bytes);
+    if (SGRAD_SIMULATED) return tensor->mapped = true, 0; /* its memory has no pages that could leave */
     SGRAD_TRY(reserve(spill->folder, spill->file, spill->size, (off_t)blocks, &spill->direct));
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, spill->file, spill->size);
     if (memory == MAP_FAILED) return refuse(spill->folder, "a file in it cannot be mapped");
@@ -361,7 +365,9 @@ int sgrad_spill_measure(const char *folder, struct sgrad_spill_speed *speed) {
     int file;
     bool direct;
     void *buffer;
-    struct sgrad_spill_speed is;
+    struct sgrad_spill_speed is = { 0 };
+    if (SGRAD_SIMULATED)
+        return *speed = (struct sgrad_spill_speed){ sgrad__simulation_disk(true), sgrad__simulation_disk(false) }, 0;
     SGRAD_TRY(create(folder, &file));
     if (reserve(folder, file, 0, SAMPLE, &direct)) return close(file), SGRAD_EIO;
     if (posix_memalign(&buffer, SGRAD_SPILL_BLOCK, PIECE)) abort();

@@ -32,6 +32,9 @@ struct argument {
     struct sgrad_gate *gate;
     uint64_t present;       /* bit i: operand i is not NULL */
     bool has_workspace, stays;
+    bool watched;            /* of a simulated task: its worker is counted as busy */
+    void (*done)(void *arg); /* of a simulated task, as in struct sgrad_submission */
+    void *done_arg;
 };
 
 /* ---- gates ---- */
@@ -102,6 +105,14 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
     call->kernel->cpu(&args);
     sgrad__watch_end(call, begin);
     sgrad__worker_ends(watched);
+}
+
+/* StarPU does not call the function of a simulated task, but these, when its worker begins and ends it. */
+static void simulated_begins(void *arg) { ((struct argument *)arg)->watched = sgrad__worker_begins(); }
+static void simulated_ends(void *arg) {
+    const struct argument *argument = arg;
+    sgrad__worker_ends(argument->watched);
+    if (argument->done) argument->done(argument->done_arg);
 }
 
 static void run_cpu(void *buffers[], void *cl_arg) { run(buffers, cl_arg, false); }
@@ -239,6 +250,7 @@ double sgrad_bound_kernel_expected(const struct sgrad_bound_kernel *call, int wo
 }
 
 double sgrad_bound_kernel_mean(const struct sgrad_bound_kernel *call, int worker) {
+    if (SGRAD_SIMULATED) return sgrad__simulation_seconds(call);
     struct starpu_perfmodel_arch *arch = starpu_worker_get_perf_archtype(worker, 0);
     if (!call->codelet->model->is_loaded) load_measurements(call, arch);
     const struct starpu_perfmodel_per_arch *measured = starpu_perfmodel_get_model_per_arch(call->codelet->model, arch, 0);
@@ -310,6 +322,11 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     if (submission->gpu && call->kernel->cuda) keep_on_gpu(task, submission->gpu);
     task->callback_func = submission->done;
     task->callback_arg = submission->done_arg;
+    if (SGRAD_SIMULATED) {
+        argument->done = submission->done, argument->done_arg = submission->done_arg;
+        task->prologue_callback_pop_func = simulated_begins, task->callback_func = simulated_ends;
+        task->prologue_callback_pop_arg = task->callback_arg = argument;
+    }
     int error = starpu_task_submit(task);
     if (error) {
         task->destroy = 0;

@@ -131,6 +131,7 @@ int sgrad_tensor_create_in(const char *name, enum sgrad_dtype dtype, struct sgra
 
 static void free_home(struct sgrad_tensor *tensor) {
     const size_t bytes = sgrad_view_bytes(&tensor->view);
+    if (SGRAD_SIMULATED) tensor->mapped = false; /* there is no file (spill.c) */
     if (tensor->mapped || tensor->paged) munmap(tensor->home, bytes);
     else if (!tensor->borrows) starpu_free_flags(tensor->home, bytes, HOME);
     if (tensor->paged) starpu_memory_deallocate(STARPU_MAIN_RAM, bytes);

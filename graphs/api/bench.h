@@ -48,11 +48,17 @@ struct sgrad_bench_result {
  * options.output.json is set; writes no files. Images are not normalized. Every rank must call it. The caller must free kernel
  * and call of *RESULT, also after an error. The errors are those of sgrad_train. */
 int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result);
-/* Measures the duration of STEPS training steps that follow WARM unmeasured ones: SECONDS[STEPS]. *RANK: the rank of this
- * process. TRACE: directory for a trace of all these steps; NULL: no trace. No other files are written. Images are not
- * normalized. Every rank must call it. The errors are those of sgrad_train. */
-int sgrad_steps_time(const struct sgrad_train_options *options, const char *trace, long warm, long steps, double *seconds,
-                     int *rank);
+/* A measured step, and its moves between memory and a file (--memory, --spill) on this rank. */
+struct sgrad_timed_step {
+    double seconds;         /* from the end of the preceding step to its end */
+    double written, read;   /* bytes */
+    double moving, waiting; /* seconds in which at least one move was in progress; that workers waited for moves */
+};
+/* Measures STEPS training steps that follow WARM unmeasured ones: STEP[STEPS]. *RANK: the rank of this process. TRACE: directory
+ * for a trace of all these steps; NULL: no trace. No other files are written. Images are not normalized. Every rank must call it.
+ * The errors are those of sgrad_train. */
+int sgrad_steps_time(const struct sgrad_train_options *options, const char *trace, long warm, long steps,
+                     struct sgrad_timed_step *step, int *rank);
 
 #ifdef __cplusplus
 }

@@ -113,12 +113,14 @@ struct sgrad_memory_query {
     double flops, bandwidth;        /* of a rank, all workers together: operations per second; bytes per second of its memory */
     double seconds;                 /* of all tasks of a step of a rank with the options as they are; 0: by these rates */
     double write, read;             /* bandwidths of its disk, bytes per second; 0: no disk */
+    bool only;                      /* the options as they are, without --shard, are the only choice */
 };
 struct sgrad_memory_choice {
     long micro;                     /* samples of a micro-batch */
     bool recomputes;                /* --recompute */
     const char *shard;              /* --shard; NULL: nothing is sharded */
     double memory;                  /* bytes that the rank needs without a limit */
+    double process;                 /* of these, its process without parameters and optimizer states */
     bool fits, moves;               /* it fits; activations must be moved to the disk */
     double step, waiting;           /* seconds: of the step, if it fits; of these, the time that moves add */
     double written, read;           /* bytes of a step */
@@ -140,9 +142,9 @@ struct sgrad_memory_result {
     struct sgrad_memory_curve whole, limited;   /* without and with the limit; limited.points is 0 if the limit is too low */
 };
 /* Predicts the memory and the time of a step: with smaller micro-batches (unless the options have a micro-batch), with
- * --recompute, with --shard, and, where these do not suffice, with moves to the disk. Opens the data set, but reads no samples;
- * trains nothing. The caller must free *RESULT (sgrad_memory_result_free); after an error it is empty. The errors are those of
- * sgrad_train. */
+ * --recompute, with --shard, and, where these do not suffice, with moves to the disk. QUERY may restrict the choices. Opens the
+ * data set, but reads no samples; trains nothing. The caller must free *RESULT (sgrad_memory_result_free); after an error it is
+ * empty. The errors are those of sgrad_train. */
 int sgrad_memory_choose(const struct sgrad_train_options *options, const struct sgrad_memory_query *query,
                         struct sgrad_memory_result *result);
 void sgrad_memory_result_free(struct sgrad_memory_result *result);

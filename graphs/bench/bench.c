@@ -148,9 +148,9 @@ static void watch(struct sgrad__program *program) {
     sgrad_workers_profile();
 }
 
-/* Runs WARM steps and then STEPS steps, of which only the latter are measured. SECONDS: by step, time from the end of the
- * preceding step to its end. SUBMITS: by step, CPU time of this thread for its submission; NULL: not measured. */
-static int time_steps(struct sgrad__run *run, long warm, long steps, double *seconds, double *submits) {
+/* Runs WARM steps and then STEPS steps, of which only the latter are measured. SUBMITS: by step, CPU time of this thread for its
+ * submission; NULL: not measured. */
+static int time_steps(struct sgrad__run *run, long warm, long steps, struct sgrad_timed_step *step, double *submits) {
     const struct sgrad__slot *slot;
     const long window = sgrad__run_steps_in_flight(run);
     double before = 0;
@@ -163,7 +163,9 @@ static int time_steps(struct sgrad__run *run, long warm, long steps, double *sec
             if (submits && next >= warm) submits[next - warm] = sgrad_time_thread_cpu() - start;
         }
         SGRAD_TRY(sgrad__runner_wait(run->runner, &slot));
-        if (done >= warm) seconds[done - warm] = slot->time - before;
+        if (done >= warm)
+            step[done - warm] = (struct sgrad_timed_step){ slot->time - before, slot->moves.written, slot->moves.read,
+                                                           slot->moves.active, slot->moves.awaited };
         if (done + 1 == warm) watch(run->program);
         before = slot->time;
     }
@@ -171,9 +173,15 @@ static int time_steps(struct sgrad__run *run, long warm, long steps, double *sec
     return sgrad_wait_all();
 }
 
-static double median_ms(double *seconds) {
-    qsort(seconds, STEPS, sizeof *seconds, by_size);
-    return 1e3 * seconds[STEPS / 2];
+static double median(double *value) {
+    qsort(value, STEPS, sizeof *value, by_size);
+    return value[STEPS / 2];
+}
+
+static double median_ms(const struct sgrad_timed_step *step) {
+    double seconds[STEPS];
+    for (int i = 0; i < STEPS; i++) seconds[i] = step[i].seconds;
+    return 1e3 * median(seconds);
 }
 
 /* ---- tasks without computation ---- */
@@ -184,7 +192,7 @@ static void compute_nothing(const struct sgrad_args *args) { (void)args; }
  * program cannot be used for training afterwards. */
 static int time_tasks(struct sgrad__run *run, struct sgrad_bench_result *result) {
     static const struct sgrad_kernel nothing = { .name = "nothing", .cpu = compute_nothing };
-    double took[STEPS];
+    struct sgrad_timed_step took[STEPS];
     if (run->context->gpus || run->context->ranks > 1) return 0;
     for (int i = 0; i < run->program->call_count; i++) {
         struct sgrad_bound_kernel *call = run->program->call[i];
@@ -207,7 +215,8 @@ static int longest_first(const void *one, const void *other) {
 }
 
 static int bench(struct sgrad__run *run, struct sgrad_bench_result *result) {
-    double took[STEPS], submits[STEPS];
+    struct sgrad_timed_step took[STEPS];
+    double submits[STEPS];
     SGRAD_TRY(sgrad__run_open_training(run));
     sgrad__run_warn_unused(run);
     if (run->context->rank == 0 && !run->options.output.json) sgrad__run_print(run, stdout);
@@ -220,7 +229,7 @@ static int bench(struct sgrad__run *run, struct sgrad_bench_result *result) {
     find_overhead((double)(sgrad_remote_bytes() - bytes) / (WARM + STEPS), result);
     find_times(run->program, result);
     result->step_ms = median_ms(took);
-    result->submission_ms = median_ms(submits);
+    result->submission_ms = 1e3 * median(submits);
     result->tasks = run->program->instruction_count;
     snprintf(result->scheduler, sizeof result->scheduler, "%s", run->context->scheduler);
     SGRAD_TRY(time_kernels(run, &run->runner->slot[0].step, result));  /* the slot still contains the samples of its last step */
@@ -253,19 +262,19 @@ int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_re
     return close_run(r, bench(r, result));
 }
 
-static int run_steps(struct sgrad__run *run, long warm, long steps, double *seconds, int *rank) {
+static int run_steps(struct sgrad__run *run, long warm, long steps, struct sgrad_timed_step *step, int *rank) {
     SGRAD_TRY(sgrad__run_open_training(run));
     *rank = run->context->rank;
     SGRAD_TRY(sgrad__run_open_runner(run, 0));
     sgrad_trace_begin();
-    SGRAD_TRY(time_steps(run, warm, steps, seconds, NULL));
+    SGRAD_TRY(time_steps(run, warm, steps, step, NULL));
     sgrad_trace_end();
     return sgrad__run_agree(run, 0);
 }
 
-int sgrad_steps_time(const struct sgrad_train_options *options, const char *trace, long warm, long steps, double *seconds,
-                     int *rank) {
+int sgrad_steps_time(const struct sgrad_train_options *options, const char *trace, long warm, long steps,
+                     struct sgrad_timed_step *step, int *rank) {
     struct sgrad__run *r = open_run(options, warm + steps);
     r->files.trace_folder = trace;
-    return close_run(r, run_steps(r, warm, steps, seconds, rank));
+    return close_run(r, run_steps(r, warm, steps, step, rank));
 }

@@ -215,7 +215,8 @@ static bool add(struct chooser *chooser, const struct sgrad__run *run, const str
     struct sgrad_memory_choice c = { .micro = (long)run->batch.micro,
                                      .recomputes = run->options.model.recompute,
                                      .shard = shard,
-                                     .memory = other + sgrad__memory_all(&memory) };
+                                     .memory = other + sgrad__memory_all(&memory),
+                                     .process = sgrad__run_process_memory(run) };
     if (!all->choices) draw(chooser, whole, c.memory - memory.activations, &all->whole);
     struct sgrad__program *p = build(chooser, run, less, &other);
     if (p) {
@@ -247,7 +248,7 @@ static void set_pace(struct chooser *chooser, const struct sgrad__program *progr
 
 static int add_shards(struct chooser *chooser, struct sgrad__run *run) {
     static const char *const shards[] = { NULL, "optimizer", "parameters" };
-    const int count = chooser->is->ranks > 1 ? sizeof shards / sizeof *shards : 1;
+    const int count = chooser->is->ranks > 1 && !chooser->is->only ? sizeof shards / sizeof *shards : 1;
     struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
     struct sgrad__program *whole;
     o.cpus = chooser->is->workers;
@@ -263,9 +264,9 @@ static int add_shards(struct chooser *chooser, struct sgrad__run *run) {
 
 static int choose(struct chooser *chooser) {
     const bool asked = chooser->options->model.recompute;
-    for (int again = asked; again < 2; again++) {
+    for (int again = asked; again < (chooser->is->only ? asked + 1 : 2); again++) {
         long micro = chooser->options->training.micro_batch;
-        const int sizes = micro ? 1 : SIZES;
+        const int sizes = micro || chooser->is->only ? 1 : SIZES;
         for (int s = 0; s < sizes; s++) {
             struct sgrad__run *run;
             int error = open_run(chooser, micro, again, &run);

@@ -7,7 +7,9 @@
  * parameters and states while they are written to a file.
  *
  * Limits: decoded images that are cached later (--data-memory) are not included, nor is the page cache. */
+#include "config.h"
 #include "graphs/train/setup.h"
+#include "runtime/simulation.h"
 #include "runtime/spill.h"
 
 #include <malloc.h>
@@ -80,9 +82,14 @@ static double absent_bytes(const struct sgrad__run *run) {
     return bytes;
 }
 
+double sgrad__run_process_memory(const struct sgrad__run *run) {
+    if (SGRAD_SIMULATED) return sgrad_simulation_memory();
+    return resident() + absent_bytes(run) - sgrad__training_memory(run->training);
+}
+
 void sgrad__run_measure_memory(struct sgrad__run *run) {
     run->batch.limit.instructions = count_instructions(run);
-    run->batch.other_memory = resident() + absent_bytes(run) + copied_bytes(run) + REST +
+    run->batch.other_memory = sgrad__run_process_memory(run) + sgrad__training_memory(run->training) + copied_bytes(run) + REST +
                               SGRAD__INSTRUCTION_BYTES * run->batch.limit.instructions;
     run->batch.evaluation_memory = sgrad__evaluation_memory(run);
 }

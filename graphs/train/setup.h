@@ -250,6 +250,8 @@ enum { SGRAD__INSTRUCTION_BYTES = 40000 };      /* memory of an instruction of a
 struct sgrad__memory_use {
     double other, evaluation;
 };
+/* Returns the bytes of this process without parameters and optimizer states; in a simulation, those of the simulated process. */
+double sgrad__run_process_memory(const struct sgrad__run *run);
 /* Measures them for run->batch, without a file. Returns them if MOVED homes are in the file. */
 void sgrad__run_measure_memory(struct sgrad__run *run);
 struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, int moved);
