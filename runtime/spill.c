@@ -302,6 +302,7 @@ int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
 }
 
 int sgrad_spill_return(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
+    if (SGRAD_SIMULATED) return tensor->mapped = false, 0;
     const off_t at = tensor->at, blocks = (off_t)sgrad_spill_blocks(sgrad_view_bytes(&tensor->view));
     SGRAD_TRY(sgrad__tensor_return(tensor));
     fallocate(spill->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, blocks);     /* or it remains unused */
