@@ -33,7 +33,7 @@ static bool is_one_of(const char *word, const char *const *words) {
 static const char *const refused[] = {
     "data", "out", "resume", "steps", "deterministic", "data-placement", "sampler", "shard",
     "strategy", "servers", "group", "backup",
-    "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "memory", "spill",
+    "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "memory", "gpu-memory", "spill",
     "checkpoint-every",
     "stop-before", "keep", "snapshot-every", "evaluate-last", "evaluate-every", "best", "patience", "min-delta", "show-batch",
     "trace", "tensorboard", "histograms", "prometheus", "print", "json", "quiet", NULL

@@ -177,8 +177,13 @@ static const struct sgrad__option options[] = {
       "memory that a rank may use, such as 8G, or 50% of the machine's; if a step requires more, the run ends with an error, or "
       "moves data to --spill; 0: no limit [0]",
       &sgrad__memory, SGRAD__FIELD(parallel.memory), 0, 1e18 },
-    { "spill", "DIR|none", "folder on a fast disk for data that exceed --memory [none]", &sgrad__text,
-      SGRAD__FIELD(parallel.spill) },
+    { "gpu-memory", "SIZE",
+      "memory of its GPU that a rank may use, such as 8G; if a step requires more, the run ends with an error, or moves data to "
+      "main memory (--spill ram); 0: no limit [0]",
+      &sgrad__bytes, SGRAD__FIELD(parallel.gpu_memory), 0, 1e18 },
+    { "spill", "DIR|ram|none",
+      "folder on a fast disk for data that exceed --memory; ram: main memory, for data that exceed --gpu-memory [none]",
+      &sgrad__text, SGRAD__FIELD(parallel.spill) },
     { "no-fuse", NULL, "run each operation as a separate task", &sgrad__flag, SGRAD__FIELD(parallel.no_fuse) },
     { "no-cuda-graphs", NULL,
       "launch GPU kernels individually instead of through CUDA graphs, and allocate activations every step", &sgrad__flag,

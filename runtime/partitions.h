@@ -32,8 +32,9 @@ void sgrad_tensor_partition(struct sgrad_tensor *whole, int parts, struct sgrad_
 /* Frees the shards. Must be called before WHOLE is destroyed. */
 void sgrad_tensor_unpartition(struct sgrad_tensor *whole, int parts, struct sgrad_tensor **part);
 
-/* Creates a tensor in the host buffer of BLOCK, a persistent tensor, which must outlive it. No kernel may use BLOCK itself.
- * Accesses to several tensors in the same bytes are not ordered, unless tasks that use both of them order them. */
+/* Creates a tensor in the memory of BLOCK, a persistent tensor or a block of a GPU (gpu_memory.h), which must outlive it. No
+ * kernel may use BLOCK itself. Accesses to several tensors in the same bytes are not ordered, unless tasks that use both of them
+ * order them. */
 int sgrad_tensor_create_in(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape, const struct sgrad_tensor *block,
                            size_t offset, struct sgrad_tensor **tensor);
 

@@ -60,7 +60,6 @@ void sgrad_log_set_callback(void (*callback)(const char *line));
 /* Suppresses the log lines of this thread. The last message is stored in TEXT, of SIZE bytes, without prefix and newline. NULL
  * restores logging. For speculative calls. */
 void sgrad_log_capture(char *text, size_t size);
-
 /* If standard error is a terminal, shows DOING, the current activity, until the next such line or log message; NULL clears it. */
 void sgrad_log_progress(const char *doing);
 
@@ -160,6 +159,7 @@ struct sgrad_tensor {
     void *home;                             /* host buffer, only if persistent; access it with read and write */
     bool borrows, paged, mapped;            /* it belongs to another tensor; is from mmap; is a part of a file (spill.h) */
     int64_t at;                             /* its first byte in this file */
+    int node;                               /* StarPU's memory node of HOME; 0: main memory; else a GPU (gpu_memory.h) */
 };
 int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape,
                         enum sgrad_lifetime lifetime, struct sgrad_tensor **tensor);    /* copies NAME; SGRAD_ENOMEM */

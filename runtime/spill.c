@@ -1,6 +1,7 @@
 /* spill.c: moves tensors between memory and a file, on separate threads (spill.h). */
 #include "config.h"
 #include "runtime/environment.h"
+#include "runtime/gpu_memory.h"
 #include "runtime/internal.h"
 #include "runtime/spill.h"
 
@@ -22,6 +23,7 @@ enum { THREADS = SGRAD_SIMULATED ? 1 : 4, PIECE = 4 << 20, SAMPLE = 128 << 20 };
 struct place {
     off_t at;
     size_t bytes;
+    void *memory;                   /* pinned, instead of a part of the file; NULL: none */
 };
 
 struct slot {
@@ -38,9 +40,17 @@ struct transfer {
     struct transfer *next;
 };
 
+/* Pinned memory with some of the slots. */
+struct block {
+    void *memory;
+    size_t bytes;
+};
+
 struct sgrad_spill {
-    int file;
+    int file;                       /* -1: slots are in blocks of main memory */
     off_t size;
+    int blocks;
+    struct block *block;
     char *folder;
     bool direct;
     int slots, threads, active;     /* active: transfers in progress */
@@ -173,20 +183,34 @@ static void remove_from_list(struct sgrad_spill *spill, struct transfer *t) {
 
 static struct place place_of(const struct sgrad_spill *spill, const struct sgrad_spill_move *move) {
     if (!move->home) return spill->slot[move->slot].place;
-    return (struct place){ (off_t)move->home->at, sgrad_view_bytes(&move->home->view) };
+    if (spill->file < 0) return (struct place){ 0, sgrad_view_bytes(&move->home->view), sgrad__tensor_memory(move->home, 0) };
+    return (struct place){ (off_t)move->home->at, sgrad_view_bytes(&move->home->view), NULL };
+}
+
+/* What a thread moves data through: memory that is aligned for the file, or a stream of the GPU. */
+struct means {
+    char *buffer;
+    struct sgrad_gpu_copier *copier;
+};
+
+/* Executes transfer T to or from PLACE. Returns NULL, or a reason why not. */
+static const char *move_now(const struct sgrad_spill *spill, const struct transfer *t, const struct place *place,
+                            const struct means *by) {
+    char *memory = sgrad__tensor_memory(t->is.tensor, t->is.tensor->node);
+    if (spill->file < 0) return sgrad_gpu_copy(by->copier, !t->writes, memory, place->memory, place->bytes);
+    return move(spill, place, t->writes, memory, by->buffer) ? NULL : strerror(errno);
 }
 
 /* Executes transfer T. The monitor must be locked; it is unlocked meanwhile. */
-static void execute(struct sgrad_spill *spill, struct transfer *t, char *buffer) {
+static void execute(struct sgrad_spill *spill, struct transfer *t, const struct means *by) {
     const struct place place = place_of(spill, &t->is);
     t->begun = true;
     if (!spill->active++) spill->since = sgrad_time_monotonic();
     sgrad_monitor_unlock(spill->monitor);
-    if (!move(spill, &place, t->writes, sgrad__tensor_memory(t->is.tensor, STARPU_MAIN_RAM), buffer)) {
-        char *what = sgrad_format("%s cannot be %s", t->is.tensor->name, t->writes ? "written" : "read");
-        sgrad__failure_note(t->is.failure, refuse(spill->folder, what));
-        free(what);
-    }
+    const char *why = move_now(spill, t, &place, by);
+    if (why)
+        sgrad__failure_note(t->is.failure, sgrad_log_error(SGRAD_EIO, "--spill %s: %s cannot be %s: %s", spill->folder,
+                                                           t->is.tensor->name, t->writes ? "written" : "read", why));
     sgrad_monitor_lock(spill->monitor);
     *(t->writes ? &spill->totals.written : &spill->totals.read) += (double)place.bytes;
     if (!--spill->active) spill->totals.seconds += sgrad_time_monotonic() - spill->since;
@@ -194,7 +218,7 @@ static void execute(struct sgrad_spill *spill, struct transfer *t, char *buffer)
     remove_from_list(spill, t);
     sgrad_monitor_notify(spill->monitor);
     sgrad_monitor_unlock(spill->monitor);
-    sgrad__tensor_release(t->is.tensor, STARPU_MAIN_RAM);
+    sgrad__tensor_release(t->is.tensor, t->is.tensor->node);
     if (t->is.home) sgrad__tensor_release(t->is.home, STARPU_MAIN_RAM);
     if (t->is.done) t->is.done(t->is.arg);
     free(t);
@@ -204,14 +228,16 @@ static void execute(struct sgrad_spill *spill, struct transfer *t, char *buffer)
 static void *work(void *arg) {
     struct sgrad_spill *spill = arg;
     void *buffer = NULL;
-    if (posix_memalign(&buffer, SGRAD_SPILL_BLOCK, PIECE)) abort();
+    if (spill->file >= 0 && posix_memalign(&buffer, SGRAD_SPILL_BLOCK, PIECE)) abort();
+    const struct means by = { buffer, spill->file < 0 ? sgrad_gpu_copier_open() : NULL };
     sgrad_monitor_lock(spill->monitor);
     while (!spill->closing || spill->first) {
         struct transfer *t = find_ready(spill);
-        if (t) execute(spill, t, buffer);
+        if (t) execute(spill, t, &by);
         else sgrad_monitor_wait(spill->monitor, 0);
     }
     sgrad_monitor_unlock(spill->monitor);
+    sgrad_gpu_copier_close(by.copier);
     free(buffer);
     return NULL;
 }
@@ -228,9 +254,9 @@ static void append(struct sgrad_spill *spill, struct transfer *t) {
 static int submit(struct sgrad_spill *spill, const struct sgrad_spill_move *move, bool writes) {
     struct transfer *t = sgrad_xcalloc(1, sizeof *t);
     *t = (struct transfer){ .is = *move, .writes = writes, .spill = spill, .awaited = move->home ? 2 : 1 };
-    assert(!move->home || move->home->mapped);
+    assert(!move->home || move->home->mapped || spill->file < 0);
     append(spill, t);
-    if (!sgrad__tensor_acquire(move->tensor, STARPU_MAIN_RAM, writes ? SGRAD_R : SGRAD_W, is_ready, t) &&
+    if (!sgrad__tensor_acquire(move->tensor, move->tensor->node, writes ? SGRAD_R : SGRAD_W, is_ready, t) &&
         (!move->home || !sgrad__tensor_acquire(move->home, STARPU_MAIN_RAM, writes ? SGRAD_W : SGRAD_R, is_ready, t)))
         return 0;
     sgrad_monitor_lock(spill->monitor);     /* T may still be used by a callback */
@@ -254,13 +280,10 @@ struct sgrad_spill_totals sgrad_spill_totals(const struct sgrad_spill *spill) {
 
 /* ---- opening and closing ---- */
 
-int sgrad_spill_open(const char *folder, struct sgrad_spill **spill) {
+/* Starts the threads for FILE in FOLDER; -1: for main memory. */
+static int start(const char *folder, int file, struct sgrad_spill **spill) {
     struct sgrad_spill *s = sgrad_xcalloc(1, sizeof *s);
-    const int error = create(folder, &s->file);
-    if (error) {
-        free(s);
-        return error;
-    }
+    s->file = file;
     s->folder = sgrad_format("%s", folder);
     s->monitor = sgrad_monitor_create();
     s->last = &s->first;
@@ -272,15 +295,42 @@ int sgrad_spill_open(const char *folder, struct sgrad_spill **spill) {
                            "the threads that move tensors cannot be started; check the limit of threads (ulimit -u)");
 }
 
+int sgrad_spill_open(const char *folder, struct sgrad_spill **spill) {
+    int file;
+    SGRAD_TRY(create(folder, &file));
+    return start(folder, file, spill);
+}
+
+int sgrad_spill_open_ram(struct sgrad_spill **spill) {
+    struct sgrad_gpu_copier *copier = sgrad_gpu_copier_open();
+    if (!copier) return sgrad_log_error(SGRAD_EDEVICE, "--spill ram: CUDA cannot create a stream; see 'stargrad doctor'");
+    sgrad_gpu_copier_close(copier);
+    return start("main memory", -1, spill);
+}
+
+/* Adds a block of pinned memory. Returns NULL if there is too little memory. */
+static char *add_block(struct sgrad_spill *spill, size_t bytes) {
+    struct block block = { .bytes = bytes };
+    if (starpu_malloc_flags(&block.memory, bytes, STARPU_MALLOC_PINNED)) return NULL;
+    spill->block = sgrad_array_grow(spill->block, spill->blocks, sizeof *spill->block);
+    spill->block[spill->blocks++] = block;
+    return block.memory;
+}
+
 int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slots, int *first) {
     off_t size = 0;
+    char *memory = NULL;
     for (int i = 0; i < slots; i++) size += (off_t)sgrad_spill_blocks(bytes[i]);
-    SGRAD_TRY(reserve(spill->folder, spill->file, spill->size, size, &spill->direct));
+    if (spill->file >= 0) SGRAD_TRY(reserve(spill->folder, spill->file, spill->size, size, &spill->direct));
+    else if (!(memory = add_block(spill, (size_t)size)))
+        return sgrad_log_error(SGRAD_ENOMEM, "--spill ram: no pinned main memory for %.2f MB; use a smaller --micro-batch",
+                               1e-6 * (double)size);
     sgrad_monitor_lock(spill->monitor);
     *first = spill->slots;
     for (int i = 0; i < slots; i++) {
         spill->slot = sgrad_array_grow(spill->slot, spill->slots, sizeof *spill->slot);
-        spill->slot[spill->slots++] = (struct slot){ .place = { spill->size, bytes[i] } };
+        spill->slot[spill->slots++] = (struct slot){ .place = { spill->size, bytes[i], memory } };
+        if (memory) memory += sgrad_spill_blocks(bytes[i]);
         spill->size += (off_t)sgrad_spill_blocks(bytes[i]);
     }
     sgrad_monitor_unlock(spill->monitor);
@@ -346,7 +396,10 @@ void sgrad_spill_close(struct sgrad_spill *spill) {
     sgrad_monitor_unlock(spill->monitor);
     for (int i = 0; i < spill->threads; i++) sgrad_thread_join(spill->thread[i]);
     sgrad_monitor_destroy(spill->monitor);
-    close(spill->file);
+    if (spill->file >= 0) close(spill->file);
+    for (int i = 0; i < spill->blocks; i++)
+        starpu_free_flags(spill->block[i].memory, spill->block[i].bytes, STARPU_MALLOC_PINNED);
+    free(spill->block);
     free(spill->folder);
     free(spill->slot);
     free(spill);

@@ -17,8 +17,11 @@
  * full disk is an error before training and not during it. The page cache is bypassed (O_DIRECT) where the file system allows it;
  * elsewhere written pages are dropped from it.
  *
+ * Data of a GPU move to main memory instead of a file (sgrad_spill_open_ram): slots are then pinned memory, and persistent
+ * tensors live there in any case. Each thread copies on a CUDA stream of its own.
+ *
  * Source: M. Rhu et al., vDNN: Virtualized Deep Neural Networks for Scalable, Memory-Efficient Neural Network Design, MICRO 2016,
- * for the idea; the memory there is that of a GPU, and the second level is RAM. */
+ * for the idea. */
 #ifndef SGRAD_RUNTIME_SPILL_H
 #define SGRAD_RUNTIME_SPILL_H
 
@@ -34,7 +37,11 @@ static inline size_t sgrad_spill_blocks(size_t bytes) {
 /* Creates a file in FOLDER, without slots. SGRAD_EIO: the folder does not exist, or is not writable; SGRAD_ENOMEM: a thread
  * cannot be started. */
 int sgrad_spill_open(const char *folder, struct sgrad_spill **spill);
-/* Adds SLOTS slots of BYTES[i] bytes each. Sets *FIRST to the number of the first one. SGRAD_EIO: too little space. */
+/* The same with slots in main memory, for tensors in a block of the first GPU (gpu_memory.h). SGRAD_ENOMEM; SGRAD_EDEVICE: CUDA
+ * fails. */
+int sgrad_spill_open_ram(struct sgrad_spill **spill);
+/* Adds SLOTS slots of BYTES[i] bytes each. Sets *FIRST to the number of the first one. SGRAD_EIO, SGRAD_ENOMEM: too
+ * little space. */
 int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slots, int *first);
 /* Moves the content of TENSOR to the file, where it stays; it must be persistent, and no program may use it yet. It may outlive
  * SPILL. SGRAD_EIO: too little space, or the file cannot be mapped. */
@@ -51,11 +58,11 @@ int sgrad_spill_room(const char *folder, size_t bytes, void **memory);
 void sgrad_spill_room_free(void *memory, size_t bytes);
 /* Waits for all moves. NULL is allowed. */
 void sgrad_spill_close(struct sgrad_spill *spill);
-const char *sgrad_spill_folder(const struct sgrad_spill *spill);
+const char *sgrad_spill_folder(const struct sgrad_spill *spill);       /* "main memory" without a folder */
 
 struct sgrad_spill_move {
     struct sgrad_tensor *tensor;    /* at least as large as the slot or home */
-    struct sgrad_tensor *home;      /* a tensor in the file, or a shard of one; NULL: the slot is used */
+    struct sgrad_tensor *home;      /* a tensor in the file, or in main memory, or a shard of one; NULL: the slot is used */
     int slot;
     struct sgrad_failure *failure;  /* set if the file cannot be read or written; NULL: sgrad_wait_all returns the error */
     void (*done)(void *arg);        /* called on any thread when the move has ended; NULL is allowed */

@@ -122,8 +122,9 @@ int sgrad_tensor_create_in(const char *name, enum sgrad_dtype dtype, struct sgra
     t->lifetime = SGRAD_PERSISTENT;
     t->borrows = true;
     t->home = (char *)block->home + offset;
+    t->node = block->node;
     assert(block->home && offset + sgrad_view_bytes(&t->view) <= sgrad_view_bytes(&block->view));
-    starpu_variable_data_register(&t->handle, STARPU_MAIN_RAM, (uintptr_t)t->home, sgrad_view_bytes(&t->view));
+    starpu_variable_data_register(&t->handle, t->node, (uintptr_t)t->home, sgrad_view_bytes(&t->view));
     starpu_data_set_name(t->handle, t->name);
     *tensor = t;
     return 0;
@@ -133,6 +134,7 @@ static void free_home(struct sgrad_tensor *tensor) {
     const size_t bytes = sgrad_view_bytes(&tensor->view);
     if (SGRAD_SIMULATED) tensor->mapped = false; /* there is no file (spill.c) */
     if (tensor->mapped || tensor->paged) munmap(tensor->home, bytes);
+    else if (tensor->node && !tensor->borrows) starpu_free_on_node((unsigned)tensor->node, (uintptr_t)tensor->home, bytes);
     else if (!tensor->borrows) starpu_free_flags(tensor->home, bytes, HOME);
     if (tensor->paged) starpu_memory_deallocate(STARPU_MAIN_RAM, bytes);
 }
@@ -176,7 +178,8 @@ int sgrad__tensor_return(struct sgrad_tensor *tensor) {
 void sgrad_tensor_destroy(struct sgrad_tensor *tensor) {
     if (!tensor) return;
     if (tensor->lifetime == SGRAD_PERSISTENT) {
-        starpu_data_unregister(tensor->handle);
+        if (tensor->node) starpu_data_unregister_no_coherency(tensor->handle);
+        else starpu_data_unregister(tensor->handle);
         free_home(tensor);
     } else {
         starpu_data_unregister_no_coherency(tensor->handle);

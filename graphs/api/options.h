@@ -176,8 +176,9 @@ struct sgrad_parallel_options {
     bool gpus_only;                             /* with GPUs, CPU workers get no samples; false: a number by their throughput */
     const char *scheduler;                      /* name of StarPU's scheduler; NULL: chosen automatically */
     long memory;                                /* bytes of memory that this process may use; 0: no limit */
-    const char *spill;                          /* folder on a fast disk, to which activations are moved if they exceed the limit;
-                                                   NULL, "none": too low a limit is an error */
+    long gpu_memory;                            /* bytes of memory of this process's only GPU that it may use; 0: no limit */
+    const char *spill;                          /* where activations are moved if they exceed the limit: a folder on a fast disk
+                                                   or, from a GPU, "ram"; NULL, "none": too low a limit is an error */
     int steps_in_flight;                        /* steps in flight, 1 to 8; 0: the default */
     bool no_fuse, no_cuda_graphs;               /* no_fuse: one task for each operation. no_cuda_graphs: GPU kernels are launched
                                                    one by one, and memory of a task is allocated in each step */

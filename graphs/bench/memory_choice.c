@@ -108,7 +108,7 @@ static struct sgrad__program *build_moved(const struct attempt *attempt, bool sp
 static double predict(void *arg, int moved) {
     double other;
     struct sgrad__program *program = build_moved(arg, true, moved, &other);
-    const double seconds = program ? program->spilling.seconds : INFINITY;
+    const double seconds = !program ? INFINITY : program->spilling.read > 0 ? program->spilling.seconds : 0;
     sgrad__program_destroy(program);
     return seconds;
 }

@@ -54,6 +54,7 @@ struct sgrad_builder {
     int shared[1024];                           /* hash table of sgrad__shared_call: 1 + index of the last call; 0: none */
     struct sgrad__when when;                    /* the steps of the instructions that are added now */
     bool outlive;                               /* instructions that are added now may end after their step */
+    double most_bytes;                          /* of the operands of a fused GPU task, if memory is limited; 0: any number */
     int norm;                                   /* buffer of Σ g² over all parameters (K-FAC: Σ V·∇); -1: none */
     int collectives;                            /* number of collectives so far, for tags; equal on all ranks of a stage */
     struct sgrad__sharing *sharing;             /* SHARINGS elements; the first is for all peers (gradients.c) */

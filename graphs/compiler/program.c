@@ -22,6 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a GPU with limited memory: fused tasks whose operands fit at the same time, so that moves of others overlap with one; tasks
+ * that StarPU has started at the same time. */
+enum { TASKS_OF_MEMORY = 4, STARTED = 3 };
+
 /* Returns true if this rank's stage reads a field of the samples. */
 static bool takes_input(const struct sgrad_builder *builder) {
     for (int i = 0; i < builder->g->inputs; i++)
@@ -221,9 +225,17 @@ static void begin_program(struct sgrad_builder *b, struct sgrad__program *p) {
 static int wave_of(const struct sgrad_builder *builder) {
     if (builder->o->shares) return builder->micros;
     if (!builder->o->limit.waves) return builder->group_micros;
+    if (builder->others.count == builder->peers && builder->o->limit.gpu) return builder->group_micros;
     if (builder->others.count == builder->peers) return sgrad__micros_at_once(builder, true);
     const int wanted = 2 * builder->g->stages, groups = (wanted + builder->group_micros - 1) / builder->group_micros;
     return groups * builder->group_micros;
+}
+
+/* Returns the bytes of PROGRAM in the memory that is limited. */
+static struct sgrad__memory memory_of(const struct sgrad__program *program, const struct sgrad_program_options *options) {
+    struct sgrad__memory memory = sgrad__program_memory(program, options->cpus, NULL);
+    if (options->limit.gpu) memory.workspaces = (double)sgrad__program_gpu_workspace(program);
+    return memory;
 }
 
 /* Builds the program whose planned buffers occupy at most PLANNED bytes, if that is above 0. Returns NULL if this is not
@@ -235,6 +247,7 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     begin_program(&b, p);
     open_builder(&b);
     b.wave = wave_of(&b);
+    if (options->limit.gpu) b.most_bytes = planned / TASKS_OF_MEMORY;
     add_step(&b);
     sgrad__pack_first(&b);
     if (options->fuse) sgrad__fuse(&b);
@@ -242,11 +255,12 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     sgrad__gather_weights(&b);
     close_builder(&b);
     const bool shares = options->fuse && options->training && (!options->gpus || options->recorded);
-    if (planned > 0 && !sgrad__spill(&b, options->cpus, planned)) {
+    if (planned > 0 && !sgrad__spill(&b, options->limit.gpu ? STARTED : options->cpus, planned)) {
         sgrad__program_destroy(p);
         return NULL;
     }
     sgrad__mark_last_uses(p);
+    p->on_gpu = options->limit.gpu;
     if (planned > 0) sgrad__place_in_arena(&b);
     else if (shares) sgrad__share_memory(p, sgrad__micros_at_once(&b, false), options->gpus || marked(graph), options->gpus);
     return p;
@@ -256,7 +270,7 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
 static double bytes_of(const struct sgrad__program *p, const struct sgrad_program_options *options,
                        struct sgrad__memory *memory) {
     const struct sgrad__memory_limit *limit = &options->limit;
-    *memory = sgrad__program_memory(p, options->cpus, NULL);
+    *memory = memory_of(p, options);
     return sgrad__memory_all(memory) + limit->instruction * (p->instruction_count - limit->instructions);
 }
 
@@ -265,7 +279,7 @@ static double bytes_of(const struct sgrad__program *p, const struct sgrad_progra
 static struct sgrad__program *build_within(struct sgrad_graph *graph, const struct sgrad_program_options *options, double limit,
                                            const struct sgrad__program *whole) {
     enum { TRIES = 12 };
-    struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
+    struct sgrad__memory memory = memory_of(whole, options);
     double planned = limit - (memory.messages + memory.inputs + memory.workspaces);
     for (int i = 0; i < TRIES && planned > 0; i++) {
         struct sgrad__program *p = build(graph, options, planned);
@@ -281,7 +295,7 @@ static struct sgrad__program *build_within(struct sgrad_graph *graph, const stru
 double sgrad__program_least_memory(struct sgrad_graph *graph, const struct sgrad_program_options *options) {
     enum { MOST = 8 };      /* times the memory without a limit */
     struct sgrad__program *whole = build(graph, options, 0), *p;
-    const struct sgrad__memory memory = sgrad__program_memory(whole, options->cpus, NULL);
+    const struct sgrad__memory memory = memory_of(whole, options);
     double low = 0, high = sgrad__memory_all(&memory);
     while (!(p = build_within(graph, options, high, whole)) && high < MOST * sgrad__memory_all(&memory)) high *= 1.25;
     sgrad__program_destroy(p);

@@ -134,6 +134,7 @@ struct sgrad__program {
     struct sgrad__shard *shard;
     struct sgrad__spilling spilling;
     size_t arena_bytes;                                 /* memory of the buffers that are placed; 0: none is */
+    bool on_gpu;                                        /* this memory is on the GPU */
     struct sgrad_tensor *arena;                         /* NULL before sgrad__program_allocate */
     int owned_count;
     void **owned;                                       /* memory that is freed with the program */
@@ -176,6 +177,7 @@ double sgrad__homes_bytes(const struct sgrad__homes *homes, int first, int end);
 /* The limit of a program's memory. */
 struct sgrad__memory_limit {
     double bytes;                       /* of buffers and workspaces; 0: no limit */
+    bool gpu;                           /* it is a limit of the memory of the rank's only GPU; moves go to main memory */
     bool waves;                         /* a rank of the run has a limit: see wave_of (program.c); the same on all ranks */
     bool spills;                        /* buffers are moved */
     struct sgrad_spill *file;           /* to this file; may be NULL if the program is never allocated */
@@ -272,6 +274,7 @@ struct sgrad__memory {
     double activations, gradients, messages, inputs, workspaces;
 };
 struct sgrad__memory sgrad__program_memory(const struct sgrad__program *program, int workers, double *on_time);
+size_t sgrad__program_gpu_workspace(const struct sgrad__program *program);     /* bytes of the workspace of a GPU */
 /* Returns the sum of the members. */
 static inline double sgrad__memory_all(const struct sgrad__memory *memory) {
     return memory->activations + memory->gradients + memory->messages + memory->inputs + memory->workspaces;

@@ -124,7 +124,8 @@ double sgrad__evaluation_memory(const struct sgrad__run *run) {
     const struct sgrad_program_options o = sgrad__run_program_options(run, false, batch, run->evaluation.micro);
     struct sgrad__program *program;
     if (sgrad__program_build(run->graph, &o, &program)) return 0;
-    const struct sgrad__memory memory = sgrad__program_memory(program, run->context->cpus, NULL);
+    struct sgrad__memory memory = sgrad__program_memory(program, run->context->cpus, NULL);
+    if (run->batch.limit.gpu) memory.workspaces = (double)sgrad__program_gpu_workspace(program);
     sgrad__program_destroy(program);
     return sgrad__memory_all(&memory);
 }
@@ -221,7 +222,8 @@ static int copy_weights(struct sgrad__run *run, const struct sgrad__evaluation *
 /* Waits for all steps. Their memory is free until the next one. */
 static int wait_for_steps(const struct sgrad__run *run) {
     SGRAD_TRY(sgrad_wait_all());
-    if (run->program && run->program->arena) sgrad_spill_leave(run->program->arena->home, run->program->arena_bytes);
+    if (run->program && run->program->arena && !run->program->on_gpu)
+        sgrad_spill_leave(run->program->arena->home, run->program->arena_bytes);
     return 0;
 }
 

@@ -196,7 +196,7 @@ int sgrad__config_write(const char *folder, const struct sgrad__config *config) 
 /* Options that may differ between nodes: paths, and the hardware of a node. */
 static const char *const own[] = { "cpus", "gpus",  "gpus_only",   "scheduler",  "data",       "exclude",
                                    "init", "out",   "trace",       "tensorboard", "histograms", "prometheus",
-                                   "class_names", "memory", "spill", "data_memory" };
+                                   "class_names", "memory", "gpu_memory", "spill", "data_memory" };
 
 char *sgrad__config_shared(const struct sgrad__config *config) {
     json_t *object = versions_object(), *options = sgrad__options_json(config->options);

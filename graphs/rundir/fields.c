@@ -109,6 +109,7 @@ static const struct field {
     FIELD("mesh", TEXT, parallel.mesh),
     FIELD("shard", TEXT, parallel.shard),
     FIELD("memory", INTEGER, parallel.memory),
+    FIELD("gpu_memory", INTEGER, parallel.gpu_memory),
     FIELD("spill", TEXT, parallel.spill),
     FIELD("servers", INTEGER, parallel.servers),
     FIELD("group", INTEGER, parallel.group_ranks),

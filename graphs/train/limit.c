@@ -107,13 +107,16 @@ struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, int
 /* Returns an error if the options do not fit together. */
 static int check(const struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
+    if (o->gpu_memory) return sgrad__run_check_gpu_limit(run);
+    if (o->spill && !strcmp(o->spill, "ram"))
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--spill ram moves data of a GPU, and requires --gpu-memory SIZE; with --memory, give a folder");
     if (o->spill && strcmp(o->spill, "none") && !o->memory)
         return sgrad_log_error(SGRAD_EINVAL, "--spill %s requires --memory SIZE", o->spill);
     if (!o->memory) return 0;
     if (run->context->gpus)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "--memory limits a rank without GPUs; add --gpus 0, or use less memory by --micro-batch or "
-                               "--recompute");
+                               "--memory limits a rank without GPUs; give --gpu-memory to limit a GPU, or add --gpus 0");
     if (o->no_fuse) return sgrad_log_error(SGRAD_EINVAL, "--memory requires fused tasks; omit --no-fuse");
     return 0;
 }
@@ -135,7 +138,7 @@ static double predict(void *arg, int moved) {
     if (!set_limit(run, moved)) return INFINITY;
     const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
     if (sgrad__program_build(run->graph, &o, &program)) return INFINITY;
-    const double seconds = program->spilling.seconds;
+    const double seconds = program->spilling.read > 0 ? program->spilling.seconds : 0;
     sgrad__program_destroy(program);
     return seconds;
 }
@@ -167,7 +170,7 @@ int sgrad__run_choose_moved(const struct sgrad__run *run, double (*predicted)(vo
         if (its < INFINITY) high = middle, seconds = its;
         else low = middle;
     }
-    for (double its; high < LEVELS && (its = predicted(arg, moved[high + 1])) < SAVES * seconds; seconds = its) high++;
+    for (double its; seconds > 0 && high < LEVELS && (its = predicted(arg, moved[high + 1])) < SAVES * seconds; seconds = its) high++;
     return moved[high];
 }
 
@@ -277,6 +280,7 @@ static int choose_moved(struct sgrad__run *run) {
 int sgrad__run_open_limit(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
     struct sgrad__memory_limit *limit = &run->batch.limit;
+    if (limit->gpu) return sgrad__run_open_gpu_limit(run);
     if (!limit->waves || !o->memory || !o->spill || !strcmp(o->spill, "none")) return 0;
     run->graph->copies = o->spill;
     limit->spills = true;
@@ -290,17 +294,20 @@ int sgrad__run_open_limit(struct sgrad__run *run) {
 }
 
 int sgrad__run_agree_limit(struct sgrad__run *run) {
-    double limited = run->options.parallel.memory > 0;
+    const bool gpu = run->options.parallel.gpu_memory > 0;
+    double limited = gpu || run->options.parallel.memory > 0;
     SGRAD_TRY(sgrad__run_agree(run, check(run)));
     sgrad_ranks_sum(&limited, 1);
     run->evaluation.alone = limited > 0;
     run->batch.limit = (struct sgrad__memory_limit){ .waves = limited > 0, .flops = FLOPS, .bandwidth = BANDWIDTH,
                                                      .instruction = SGRAD__INSTRUCTION_BYTES };
+    if (gpu) run->batch.limit = sgrad__run_gpu_limit();
     return 0;
 }
 
 int sgrad__run_limit_memory(struct sgrad__run *run) {
     if (!run->batch.limit.waves) return 0;
+    if (run->batch.limit.gpu) return sgrad__run_agree(run, sgrad__run_limit_gpu_memory(run));
     double *before = find_marks(run->graph);
     int error = 0;
     if (run->options.parallel.memory) {

@@ -79,9 +79,10 @@ static void print_memory(const struct sgrad__run *run, FILE *to) {
 static void print_spilling(const struct sgrad__run *run, FILE *to) {
     const struct sgrad__spilling *s = &run->program->spilling;
     const struct sgrad__memory_limit *limit = &run->batch.limit;
+    const struct sgrad_parallel_options *o = &run->options.parallel;
     if (!limit->bytes) return;
-    fprintf(to, "limit      %.2f MB on this rank, of which steps may use %.2f", 1e-6 * (double)run->options.parallel.memory,
-            1e-6 * limit->bytes);
+    fprintf(to, "limit      %.2f MB on this rank%s, of which steps may use %.2f",
+            1e-6 * (double)(limit->gpu ? o->gpu_memory : o->memory), limit->gpu ? "'s GPU" : "", 1e-6 * limit->bytes);
     if (!s->read) {
         fputs(": all buffers stay in memory\n", to);
         return;
@@ -92,8 +93,9 @@ static void print_spilling(const struct sgrad__run *run, FILE *to) {
     if (states) fprintf(to, ", %.2f MB of optimizer states", 1e-6 * sgrad__homes_bytes(&homes, 0, states));
     if (limit->moved > states) fprintf(to, ", %.2f of weights", 1e-6 * sgrad__homes_bytes(&homes, states, limit->moved));
     sgrad__homes_free(&homes);
-    fprintf(to, " leave memory; a step writes %.2f MB to %s and reads %.2f (%.2f and %.2f GB/s); ", 1e-6 * s->written,
-            sgrad_spill_folder(s->file), 1e-6 * s->read, 1e-9 * limit->speed.write, 1e-9 * limit->speed.read);
+    fprintf(to, " leave %s; a step writes %.2f MB to %s and reads %.2f (%.2f and %.2f GB/s); ",
+            limit->gpu ? "the GPU" : "memory", 1e-6 * s->written, sgrad_spill_folder(s->file), 1e-6 * s->read,
+            1e-9 * limit->speed.write, 1e-9 * limit->speed.read);
     fprintf(to, "predicted %.2f s, of which %.2f waiting\n", s->seconds, s->waited);
 }
 

@@ -3,6 +3,7 @@
 #include "graphs/train/setup.h"
 #include "runtime/ranks/early.h"
 #include "runtime/environment.h"
+#include "runtime/gpu_memory.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ static int open_context(struct sgrad__run *run) {
                                                .kinds = sgrad_kinds,
                                                .network = o->parallel.network,
                                                .timeout = o->parallel.stall_timeout };
+    if (o->parallel.gpu_memory) sgrad_gpu_memory_limit((size_t)o->parallel.gpu_memory);
     int error = sgrad_context_open(&how, &run->context);
     free(trace);
     return error ? error : sgrad_launcher_check(run->context->ranks);

@@ -259,4 +259,11 @@ struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, int
  * limit is too low. PREDICTED returns the seconds of a step with MOVED homes in the file; INFINITY: that is not possible. */
 int sgrad__run_choose_moved(const struct sgrad__run *run, double (*predicted)(void *arg, int moved), void *arg);
 
+/* ---- gpu_limit.c: --gpu-memory, --spill ram: the same for this rank's GPU; called by the functions of limit.c ---- */
+
+int sgrad__run_check_gpu_limit(const struct sgrad__run *run);
+struct sgrad__memory_limit sgrad__run_gpu_limit(void);      /* without a number of bytes */
+int sgrad__run_open_gpu_limit(struct sgrad__run *run);
+int sgrad__run_limit_gpu_memory(struct sgrad__run *run);
+
 #endif

@@ -87,7 +87,7 @@ OTHERS = {
     "STARGRAD_REHEARSAL": "a folder, which is created",
     "STARPU_FXT_PREFIX": "Stargrad sets it", "STARPU_FXT_SUFFIX": "Stargrad sets it", "STARPU_GENERATE_TRACE": "Stargrad sets it",
     "STARPU_HOSTNAME": "any name", "STARPU_TARBALL": "of quickstart, which checks that the file exists",
-    **{f"STARGRAD_EMULATED_{name}": "test_emulator" for name in ("GPUS", "DELAY", "FAULT", "CAPTURE", "REFUSAL", "HEURISTICS", "CLOCK", "COUNT")},
+    **{f"STARGRAD_EMULATED_{name}": "test_emulator" for name in ("GPUS", "DELAY", "FAULT", "CAPTURE", "REFUSAL", "HEURISTICS", "CLOCK", "COUNT", "MEMORY")},
 }
 
 

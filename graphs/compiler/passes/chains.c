@@ -131,12 +131,26 @@ static int operands_with(const struct sgrad__fuser *fuser, const struct sgrad__c
     return count;
 }
 
+/* Returns true if the operands of the task, with those of IN, have more bytes than a GPU with limited memory can spare. */
+static bool too_large(const struct sgrad__fuser *fuser, struct sgrad__chain *chain, const struct sgrad__instruction *in) {
+    const struct sgrad__instruction *last = &fuser->p->instruction[chain->link[chain->links - 1]];
+    double bytes = 0;
+    if (!chain->gpus || !fuser->b->most_bytes) return false;
+    if (chain->kind == &sgrad_update_kind && last->call->kernel->kind == &sgrad_reduction_kind) return false;
+    for (int i = 0; i < chain->touched; i++) bytes += (double)sgrad_view_bytes(&chain->buffer[i].view);
+    for (int i = 0; i < in->call->operands; i++)
+        if (in->operand[i] >= 0 && !find(chain, in->operand[i])) bytes += (double)sgrad_view_bytes(&in->call->view[i]);
+    return bytes > fuser->b->most_bytes;
+}
+
 static bool joins(const struct sgrad__fuser *fuser, struct sgrad__chain *chain, const struct sgrad__instruction *in,
                   const struct sgrad_kind *kind) {
     const struct sgrad_bound_kernel *call = in->call;
     bool meets = chain && (!chain->sliced || in->passing);      /* an inline recomputation joins: the next link uses its result */
     int more = 0;
-    if (!chain || chain->links == most_links(chain) || chain->kind != kind || too_much(fuser, chain, in)) return false;
+    if (!chain || chain->links == most_links(chain) || chain->kind != kind || too_much(fuser, chain, in) ||
+        too_large(fuser, chain, in))
+        return false;
     for (int i = 0; i < call->operands; i++) {
         if (in->operand[i] < 0) continue;
         const struct sgrad__touched *t = find(chain, in->operand[i]);

@@ -13,6 +13,7 @@
  * that use such memory can be recorded (runtime/recording.c). Two micro-batches use different memory, because one may run ahead
  * of the other, unless they are far apart in the order. (Register allocation by linear scan: M. Poletto, V. Sarkar, 1999.) */
 #include "graphs/compiler/builder.h"
+#include "runtime/gpu_memory.h"
 #include "runtime/partitions.h"
 
 #include <assert.h>
@@ -327,6 +328,8 @@ struct sgrad__memory sgrad__program_memory(const struct sgrad__program *program,
 
 static double tensor_bytes(const struct sgrad_tensor *tensor) { return tensor ? (double)sgrad_view_bytes(&tensor->view) : 0; }
 
+size_t sgrad__program_gpu_workspace(const struct sgrad__program *program) { return workspaces(program).of_gpus; }
+
 double sgrad__graph_memory(const struct sgrad_graph *graph) {
     double bytes = 0;
     for (int i = 0; i < graph->parameter_count; i++) bytes += tensor_bytes(graph->parameter[i].tensor);
@@ -361,7 +364,9 @@ int sgrad__program_allocate(struct sgrad__program *program) {
     struct sgrad__spilling *s = &program->spilling;
     if (s->slots) SGRAD_TRY(sgrad_spill_reserve(s->file, s->bytes, s->slots, &s->first));
     SGRAD_TRY(sgrad_workspace_create(w.of_cpus, w.of_gpus, &program->workspace));
-    if (program->arena_bytes)
+    if (program->arena_bytes && program->on_gpu)
+        SGRAD_TRY(sgrad_gpu_block_create("arena", program->arena_bytes, &program->arena));
+    else if (program->arena_bytes)
         SGRAD_TRY(sgrad_tensor_create("arena", SGRAD_U8, (struct sgrad_shape){ 1, { (int64_t)program->arena_bytes } },
                                       SGRAD_PERSISTENT, &program->arena));
     for (int i = 0; i < program->buffer_count; i++) {

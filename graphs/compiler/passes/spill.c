@@ -16,9 +16,13 @@
  *
  * The tasks are planned in the order of submission, and as many consecutive tasks as there are workers run at the same time.
  *
- * Limits: only for CPUs; messages, and contents that only some steps use, are not moved. */
+ * If the memory of a GPU is limited (--gpu-memory), the buffers that its tasks use are placed in a block of this memory, and
+ * moves go to main memory, where weights and optimizer states live in any case.
+ *
+ * Limits: one GPU per rank; messages, and contents that only some steps use, are not moved. */
 #include "graphs/compiler/builder.h"
 #include "graphs/compiler/passes/residence.h"
+#include "runtime/gpu_memory.h"
 #include "runtime/partitions.h"
 #include "runtime/profile.h"
 
@@ -44,18 +48,22 @@ struct sequence {
 
 /* Returns the mean duration of IN as measured in earlier runs or, if it is unknown, by its operations and bytes. */
 static double seconds_of(const struct sgrad__instruction *in, const struct sgrad__memory_limit *limit) {
-    const double measured = sgrad_workers() && in->call->codelet ? sgrad_bound_kernel_mean(in->call, 0) : NAN;
+    const int worker = limit->gpu ? sgrad_gpu_worker() : 0;
+    const double measured = sgrad_workers() && in->call->codelet ? sgrad_bound_kernel_mean(in->call, worker) : NAN;
     const double arithmetic = in->call->flops / limit->flops, memory = in->call->bytes / limit->bandwidth;
     if (measured > 0) return measured;
     return arithmetic > memory ? arithmetic : memory;
 }
 
-static int cpus_of(const struct sgrad_program_options *options) { return options->cpus > 1 ? options->cpus : 1; }
+/* Returns the number of workers that execute tasks at the same time. */
+static int workers_of(const struct sgrad_program_options *options) {
+    return options->cpus > 1 && !options->limit.gpu ? options->cpus : 1;
+}
 
 double sgrad__spill_seconds(const struct sgrad__program *program, const struct sgrad_program_options *options) {
     double seconds = 0;
     for (int i = 0; i < program->instruction_count; i++) seconds += seconds_of(&program->instruction[i], &options->limit);
-    return seconds / cpus_of(options);
+    return seconds / workers_of(options);
 }
 
 static bool can_move(const struct sgrad__program *p, int b, const struct sgrad__instruction *in) {
@@ -86,7 +94,9 @@ static void add_task(struct sequence *s, const struct sgrad__program *p, int i, 
 
 /* Marks the buffers whose memory is planned: those with samples, and other large ones, such as gradients, that no message uses
  * and that are used in all steps. */
-static void choose_planned(struct sgrad__program *p) {
+static void choose_planned(const struct sgrad_builder *builder) {
+    struct sgrad__program *p = builder->p;
+    bool *computed = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *computed);      /* a GPU uses it */
     for (int b = 0; b < p->buffer_count; b++) {
         struct sgrad__buffer *is = &p->buffer[b];
         is->planned = is->lifetime == SGRAD_TRANSIENT && is->copies == 1 && !is->lent &&
@@ -97,8 +107,11 @@ static void choose_planned(struct sgrad__program *p) {
             const struct sgrad__instruction *in = &p->instruction[i];
             if (in->operand[j] < 0) continue;
             struct sgrad__buffer *is = &p->buffer[in->operand[j]];
+            computed[in->operand[j]] |= sgrad__on_gpus(builder, in->workers) && in->call->kernel->cuda;
             is->planned &= is->rows || !(in->when.every || in->outlives || sgrad__is_message(in->call));
         }
+    for (int b = 0; b < p->buffer_count && builder->o->limit.gpu; b++) p->buffer[b].planned &= computed[b];
+    free(computed);
 }
 
 /* ---- tensors in the file ---- */
@@ -180,7 +193,8 @@ static int input_for(const struct sgrad__program *p, int i, int j, const int *la
 }
 
 /* Sets the buffer whose memory each buffer has from its first use on, where kernels allow this; -1: none. */
-static void choose_over(const struct sgrad__program *p, int *over) {
+static void choose_over(const struct sgrad_builder *builder, int *over) {
+    const struct sgrad__program *p = builder->p;
     int *last = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *last);
     bool *seen = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *seen),
          *taken = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *taken);
@@ -188,7 +202,7 @@ static void choose_over(const struct sgrad__program *p, int *over) {
         for (int j = 0; j < p->instruction[i].call->operands; j++)
             if (p->instruction[i].operand[j] >= 0) last[p->instruction[i].operand[j]] = i;
     for (int b = 0; b < p->buffer_count; b++) over[b] = -1;
-    for (int i = 0; i < p->instruction_count; i++) {
+    for (int i = 0; i < p->instruction_count && !builder->o->limit.gpu; i++) {
         const struct sgrad__instruction *in = &p->instruction[i];
         for (int j = 0; j < in->call->operands; j++) {
             const int b = in->operand[j];
@@ -215,9 +229,9 @@ static struct sequence *open_sequence(const struct sgrad_builder *builder, int r
     s->home = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *s->home);
     s->over = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *s->over);
     choose_homes(builder, s->home);
-    choose_over(p, s->over);
+    choose_over(builder, s->over);
     for (int i = 0; i < p->instruction_count; i++)
-        add_task(s, p, i, seconds_of(&p->instruction[i], limit) / cpus_of(builder->o));
+        add_task(s, p, i, seconds_of(&p->instruction[i], limit) / workers_of(builder->o));
     s->is.buffers = p->buffer_count;
     s->is.running = running;
     s->is.task = s->task, s->is.bytes = s->bytes, s->is.fixed = s->fixed, s->is.home = s->home;
@@ -353,7 +367,7 @@ static void apply(struct sgrad_builder *builder, const struct sequence *sequence
 }
 
 bool sgrad__spill(struct sgrad_builder *builder, int running, double bytes) {
-    choose_planned(builder->p);
+    choose_planned(builder);
     struct sequence *sequence = open_sequence(builder, running);
     sequence->is.limit = bytes;
     const bool fits = sgrad__residence_plan(&sequence->is, &sequence->plan) == 0 &&

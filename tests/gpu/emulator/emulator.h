@@ -21,7 +21,8 @@
  *     STARGRAD_EMULATED_HEURISTICS=0  cuDNN's heuristics fail: they return neither an algorithm nor an engine
  *     STARGRAD_EMULATED_CLOCK=1    events measure elapsed time; otherwise, each operation of a stream takes 1 ms, so that
  *                                  measurements give the same result every time
- *     STARGRAD_EMULATED_COUNT=1    prints the number of all operations at the end
+ *     STARGRAD_EMULATED_COUNT=1    prints the number of all operations at the end, and the most memory that device 0 had in use
+ *     STARGRAD_EMULATED_MEMORY=N   memory of each device in MiB; an allocation that exceeds it fails (default: 2048)
  *
  * Every stream is a thread with a queue. As on a GPU, results exist only after a synchronisation. An address of a device
  * cannot be read or written by the CPU. The data are in ordinary memory, and operations of a stream get the translated

@@ -2,6 +2,7 @@
  * Other functions are those of the real runtime, which finds no device and returns an error. */
 #include "tests/gpu/emulator/emulator.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <climits>
@@ -50,7 +51,6 @@ struct CUevent_st {
 namespace emulator {
 
 enum { MOST_DEVICES = 8 };
-static const size_t MEMORY = (size_t)2 << 30; /* of a device */
 static const size_t FILLED = (size_t)1 << 20; /* of new memory, at most */
 
 static thread_local int current;
@@ -82,14 +82,22 @@ static int devices() {
     return count < MOST_DEVICES ? count : (int)MOST_DEVICES;
 }
 
+/* Bytes of memory of a device; the most that device 0 has had in use. */
+static size_t memory_size() {
+    static const size_t bytes = (size_t)setting("STARGRAD_EMULATED_MEMORY", 2048) << 20;
+    return bytes;
+}
+static size_t peak;
+
 static std::atomic<size_t> counts[COUNTED];
 static void tell_counts() {
     fprintf(stderr,
             "emulated GPUs: %zu kernels, %zu calls of libraries, %zu of these in %zu launches of graphs, bytes copied: "
-            "%zu to devices, %zu from them, %zu on them; %zu questions to heuristics of graphs, %zu runs of slow plans\n",
+            "%zu to devices, %zu from them, %zu on them; %zu questions to heuristics of graphs, %zu runs of slow plans; "
+            "%zu bytes of device 0 at most\n",
             counts[KERNELS].load(), counts[LIBRARY_CALLS].load(), counts[IN_GRAPHS].load(), counts[GRAPHS].load(),
             counts[TO_DEVICES].load(), counts[FROM_DEVICES].load(), counts[ON_DEVICES].load(), counts[HEURISTICS].load(),
-            counts[SLOW_PLANS].load());
+            counts[SLOW_PLANS].load(), peak);
 }
 void count(enum counted what, size_t by) {
     static const bool told = setting("STARGRAD_EMULATED_COUNT", 0) && atexit(tell_counts) == 0;
@@ -366,7 +374,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     if (device < 0 || device >= devices()) return cudaErrorInvalidDevice;
     *properties = {};
     snprintf(properties->name, sizeof properties->name, "emulated GPU %d", device);
-    properties->totalGlobalMem = MEMORY;
+    properties->totalGlobalMem = memory_size();
     properties->major = 8;
     properties->multiProcessorCount = 1;
     properties->concurrentKernels = 1;
@@ -402,13 +410,14 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes) {
     const size_t whole = (bytes + 255) / 256 * 256;
     void *memory;
     if (!addresses) reserve_addresses();
-    if (used[current] + whole > MEMORY) return cudaErrorMemoryAllocation;
+    if (used[current] + whole > memory_size()) return cudaErrorMemoryAllocation;
     char *address = new_address(whole + APART);
     if (!address || posix_memalign(&memory, 256, bytes + !bytes)) return cudaErrorMemoryAllocation;
     memset(memory, 0xff, bytes < FILLED ? bytes : FILLED); /* not a number, whatever the type */
     pieces[address] = { bytes, current, (char *)memory };
     *pointer = address;
     used[current] += whole;
+    peak = std::max(peak, used[0]);
     return cudaSuccess;
 }
 
@@ -429,8 +438,8 @@ cudaError_t cudaFree(void *pointer) {
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
     std::lock_guard<std::mutex> lock(pieces_mutex);
-    *available = MEMORY - used[current];
-    *total = MEMORY;
+    *available = memory_size() - used[current];
+    *total = memory_size();
     return cudaSuccess;
 }
 

@@ -1,0 +1,138 @@
+/* gpu_limit.c: --gpu-memory, --spill ram: how much of a GPU's memory a program may use.
+ *
+ *     ├── libraries ──┼── weights, states ──┼── evaluation ──┼──────── program ────────┤  --gpu-memory
+ *         constant         computed              computed         limit of passes/spill.c
+ *
+ * StarPU manages the weights and optimizer states on the GPU, the activations of an evaluation, inputs and messages. If a step
+ * needs less with moves, its other data are in one block, at fixed addresses, so that CUDA graphs can be replayed. States, and
+ * then weights, that do not fit as well live in main memory, and steps move parts of them to the block.
+ *
+ * StarPU also has this limit (sgrad_gpu_memory_limit): if the prediction is too low, StarPU evicts weights, which takes time but
+ * changes no result.
+ *
+ * Limits: one GPU per rank, which computes all samples of the rank. CUDA's own memory is not included, nor is that of the
+ * measurement of convolution algorithms. */
+#include "graphs/train/setup.h"
+#include "runtime/gpu_memory.h"
+#include "runtime/spill.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Assumed throughput of a GPU: operations and bytes per second. It only affects when moves start, and only tasks that have never
+ * been measured on this machine. */
+static const double FLOPS = 20e12, BANDWIDTH = 1e12;
+static const double MIB = 1 << 20;  /* the M of options */
+
+static bool spills(const struct sgrad__run *run) {
+    const char *spill = run->options.parallel.spill;
+    return spill && strcmp(spill, "none") != 0;
+}
+
+static int check_gpu(const struct sgrad__run *run) {
+    const struct sgrad_parallel_options *o = &run->options.parallel;
+    if (!run->context->gpus)
+        return sgrad_log_error(SGRAD_EINVAL, "--gpu-memory limits a GPU, but this rank uses none; use --memory, or --gpus 1");
+    if (run->context->gpus > 1)
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--gpu-memory is for one GPU per rank, and this rank has %d; add --gpus 1, and start a rank for "
+                               "each GPU: mpirun -n %d",
+                               run->context->gpus, run->context->gpus);
+    if ((double)o->gpu_memory > sgrad_gpu_memory())
+        return sgrad_log_error(SGRAD_EINVAL, "--gpu-memory %.0fM: the GPU has %.0fM; give less", (double)o->gpu_memory / MIB,
+                               sgrad_gpu_memory() / MIB);
+    return 0;
+}
+
+int sgrad__run_check_gpu_limit(const struct sgrad__run *run) {
+    const struct sgrad_parallel_options *o = &run->options.parallel;
+    if (o->memory)
+        return sgrad_log_error(SGRAD_EINVAL, "--memory limits a rank without GPUs; omit it, or replace --gpu-memory by --gpus 0");
+    SGRAD_TRY(check_gpu(run));
+    if (spills(run) && strcmp(o->spill, "ram"))
+        return sgrad_log_error(SGRAD_EINVAL, "--spill %s: data of a GPU move to main memory; with --gpu-memory, give --spill ram",
+                               o->spill);
+    if (!o->gpus_only && !run->options.training.deterministic && run->context->cpus)
+        return sgrad_log_error(SGRAD_EINVAL, "--gpu-memory requires that the GPU computes all samples; add --cpus-share none");
+    if (o->no_fuse) return sgrad_log_error(SGRAD_EINVAL, "--gpu-memory requires fused tasks; omit --no-fuse");
+    return 0;
+}
+
+struct sgrad__memory_limit sgrad__run_gpu_limit(void) {
+    return (struct sgrad__memory_limit){ .waves = true, .gpu = true, .flops = FLOPS, .bandwidth = BANDWIDTH };
+}
+
+int sgrad__run_open_gpu_limit(struct sgrad__run *run) {
+    struct sgrad__memory_limit *limit = &run->batch.limit;
+    if (!spills(run)) return 0;
+    limit->spills = true;
+    sgrad_gpu_bandwidths(&limit->speed.write, &limit->speed.read);
+    return sgrad_spill_open_ram(&limit->file);
+}
+
+/* Returns the bytes on the GPU that steps cannot use, if MOVED homes live in main memory. An evaluation uses weights there in any
+ * case. */
+static double other_bytes(const struct sgrad__run *run, int moved) {
+    double bytes = SGRAD_GPU_LIBRARIES + sgrad_gpu_memory_chunks() + sgrad__training_memory(run->training);
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        const struct sgrad_tensor *average = run->training->update[i].average;
+        if (average) bytes += (double)sgrad_view_bytes(&average->view);
+    }
+    bytes -= sgrad__homes_bytes(&homes, 0, moved);
+    sgrad__homes_free(&homes);
+    return bytes + run->batch.evaluation_memory;
+}
+
+/* Sets the limit of steps, if MOVED homes live in main memory. */
+static void set_limit(struct sgrad__run *run, int moved) {
+    run->batch.limit.moved = moved;
+    run->batch.limit.bytes = (double)run->options.parallel.gpu_memory - other_bytes(run, moved);
+}
+
+/* Returns the predicted seconds of a step if MOVED homes live in main memory; 0: nothing is moved; INFINITY: the limit is too
+ * low. */
+static double predict(void *arg, int moved) {
+    struct sgrad__run *run = arg;
+    struct sgrad__program *program;
+    set_limit(run, moved);
+    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
+    if (run->batch.limit.bytes < 1 || sgrad__program_build(run->graph, &o, &program)) return INFINITY;
+    const double seconds = program->spilling.read > 0 ? program->spilling.seconds : 0;
+    sgrad__program_destroy(program);
+    return seconds;
+}
+
+/* Returns the lowest limit, if MOVED homes live in main memory. */
+static double least_of(struct sgrad__run *run, int moved) {
+    run->batch.limit.moved = moved;
+    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
+    return other_bytes(run, moved) + sgrad__program_least_memory(run->graph, &o);
+}
+
+static int refuse(struct sgrad__run *run) {
+    const bool moves = run->batch.limit.spills;
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    const int moved[] = { homes.states, homes.count };
+    int best = 0;
+    double least = least_of(run, best);
+    for (int i = 0; moves && i < 2; i++) {
+        const double other = least_of(run, moved[i]);
+        if (other < least) least = other, best = moved[i];
+    }
+    sgrad__homes_free(&homes);
+    return sgrad_log_error(SGRAD_ENOMEM,
+                           "--gpu-memory %.0fM is too little: the GPU requires %.0fM%s, of which %.0fM are not used by steps; "
+                           "give --gpu-memory %.0fM, %sa smaller --micro-batch, or --recompute",
+                           (double)run->options.parallel.gpu_memory / MIB, least / MIB, moves ? " with --spill ram" : "",
+                           other_bytes(run, best) / MIB, 1.02 * least / MIB, moves ? "" : "--spill ram, ");
+}
+
+int sgrad__run_limit_gpu_memory(struct sgrad__run *run) {
+    run->batch.evaluation_memory = sgrad__evaluation_memory(run);
+    const int moved = run->batch.limit.spills ? sgrad__run_choose_moved(run, predict, run) : predict(run, 0) < INFINITY ? 0 : -1;
+    if (moved < 0) return refuse(run);
+    set_limit(run, moved);
+    return 0;
+}
