@@ -169,12 +169,13 @@ static void add_claims(struct sgrad_builder *builder, int buffer, int first, con
     }
 }
 
-/* Nothing is freed after its last use. */
+/* Nothing that is placed is freed after its last use. On a GPU, nothing at all: recorded launches need the same addresses in all
+ * steps (runtime/recording.c). */
 static void keep_memory(struct sgrad__program *p) {
     for (int i = 0; i < p->instruction_count; i++)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
             struct sgrad__instruction *in = &p->instruction[i];
-            if (in->operand[j] < 0 || !p->buffer[in->operand[j]].placed) continue;
+            if (in->operand[j] < 0 || !(p->on_gpu || p->buffer[in->operand[j]].placed)) continue;
             in->last &= ~(UINT64_C(1) << j);
             in->else_last &= ~(UINT64_C(1) << j);
         }
