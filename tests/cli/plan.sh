@@ -275,6 +275,38 @@ assert one["spills"] and one["written_bytes"] > 5e7 and one["waiting_seconds"] <
 moved = (other["written_bytes"] + other["read_bytes"]) / 2e7
 assert 0.9 * moved < other["step_seconds"] < moved + 2 * one["step_seconds"] and other["waiting_seconds"] > 0.9 * (moved - one["step_seconds"]), other
 END
+# Within the limit on a simulated machine: a step takes as long as the plan predicts, and waits for a slow disk. The folder of --spill
+# need not exist.
+if [ -r "$simulated" ] && command -v smpirun >/dev/null; then
+	within=(--batch 128 --nodes 1 --simulate --memory "$limit" --spill nowhere)
+	passes plan "${few[@]}" "${within[@]}" --machine disk-2e7.json
+	says '^limit: [0-9.]* MB on each rank$'
+	says '^1 node: a step writes [0-9.]* MB of a rank to its disk and reads [0-9.]* (.*); it waits [0-9.]* of [0-9.]* s for moves$'
+	for speed in 1e12 2e7; do
+		passes plan "${few[@]}" "${within[@]}" --machine "disk-$speed.json" --json
+		mv out "moved-$speed"
+	done
+	[ ! -e nowhere ] || wrong 'plan --simulate --spill: creates the folder'
+	passes plan "${few[@]}" --nodes 2 --simulate --memory 2G --machine "$machines/xeon-amx.json"
+	says '^2 nodes: all buffers stay in memory$'
+	refuses 1 '--memory 20M is too little: a rank requires [0-9]*M with --spill, .*; give --memory [0-9]*M, a smaller' plan "${few[@]}" \
+		--batch 128 --nodes 2 --simulate --memory 20M --spill nowhere --machine disk-2e7.json
+	python3 - <<'END' || wrong 'plan --simulate --memory: the step is not that of the plan'
+import json
+fast, slow = (json.load(open(f"moved-{speed}"))["points"][0] for speed in ("1e12", "2e7"))
+for point in fast, slow:
+    assert point["method"] == "simulated" and point["read_bytes"] >= point["written_bytes"] > 5e7, point
+    assert abs(point["step_seconds"] / point["formula_step_seconds"] - 1) < .1, point
+moved = (slow["written_bytes"] + slow["read_bytes"]) / 2e7
+assert fast["waiting_seconds"] < .01 * fast["step_seconds"], fast
+assert .9 * moved < slow["step_seconds"] < moved + 2 * fast["step_seconds"] and slow["waiting_seconds"] > .8 * moved, slow
+END
+else
+	echo "not simulated: $simulated is not there (./quickstart simulate builds it)"
+fi
+refuses 2 "$machines/xeon-amx.json: has no disk.write and disk.read, which --simulate requires for --spill nowhere" plan "${few[@]}" \
+	--simulate --memory 1G --spill nowhere --machine "$machines/xeon-amx.json"
+refuses 2 'plan: --memory limits ranks without GPUs' plan "${small[@]}" --simulate --memory 1G --machine titan
 refuses 2 'plan: --memory limits ranks without GPUs' plan "${small[@]}" --batch 128 --memory 1G --machine titan
 refuses 2 'plan: --memory cannot be combined with --mesh' plan "${small[@]}" --memory 1G --machine xeon-amx --mesh auto
 refuses 2 'plan: --spill /tmp requires --memory SIZE' plan "${small[@]}" --spill /tmp --machine xeon-amx
