@@ -177,7 +177,7 @@ enum sgrad_file_layout { SGRAD_AS_IS, SGRAD_OIHW, SGRAD_TRANSPOSED };
 #define SGRAD_MAX_WEIGHTED 8        /* classes to which a loss can assign weights */
 #define SGRAD_MAX_FREQUENCIES 256   /* pairs of features of a head with rotary positions */
 struct sgrad_parameter {
-    const char *name;           /* appended to the layer's name and a dot: "weight" */
+    const char *name;           /* appended to the layer's name and a dot: "weight"; with an asterisk: see weights.c */
     struct sgrad_shape shape;
     enum sgrad_dtype dtype;     /* F32; a state may be I64 (num_batches_tracked), also in memory */
     enum sgrad_init init;
