@@ -111,12 +111,14 @@ static int resolve_parameter(struct sgrad_builder *builder, int n, enum phase ph
 }
 
 /* A partial sum of a micro-batch (PARTIAL), the sum of its group (SUM), or a statistic (STAT): of a micro-batch if it is written,
- * of the step if it is read. Recomputations write sums and statistics that are not counted. */
+ * of the step if it is read. Absent without a shape. Recomputations write sums and statistics that are not counted. */
 static int resolve_sum(struct sgrad_builder *builder, int n, enum phase phase, struct sgrad_use use, int m,
                        struct sgrad_view *view) {
     const struct sgrad__node *node = &builder->g->node[n];
     const int i = use.index, at = (n * SGRAD_MAX_PARAMETERS + i) * builder->micros, start = m - m % builder->group_micros;
-    *view = sgrad__doubles(use.role == SGRAD_STAT ? node->is.stat[i] : node->is.partial[i]);
+    const struct sgrad_shape *shape = use.role == SGRAD_STAT ? &node->is.stat[i] : &node->is.partial[i];
+    if (!shape->rank) return -1;
+    *view = sgrad__doubles(*shape);
     if (use.role == SGRAD_SUM) {
         if (builder->sum[at + start] < 0)
             builder->sum[at + start] = add_group_sum(builder, &builder->part[at + start], node->name);
