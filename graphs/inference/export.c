@@ -52,8 +52,9 @@ static int write_files(const struct sgrad_graph *graph, const char *path, int64_
     struct sgrad__weights copy;
     if (!limit) return sgrad__weights_save(sgrad__parameters_list(graph), path, NULL, 0);
     SGRAD_TRY(sgrad__weights_copy(sgrad__parameters_list(graph), NULL, &copy));
-    struct sgrad_entry *entry = sgrad__weights_entries(&copy);
-    int error = write_shards(entry, copy.items.count, path, limit);
+    int count;
+    struct sgrad_entry *entry = sgrad__weights_entries(&copy, &count);
+    int error = write_shards(entry, count, path, limit);
     free(entry);
     sgrad__weights_free(&copy);
     return error;

@@ -336,14 +336,15 @@ int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[
 struct sgrad__weights {
     struct sgrad__items items;
     void **value;               /* per item, in the layout of memory; once written, in that of files */
+    char **name;                /* of the tensors in files, ends with NULL; NULL before sgrad__weights_entries */
     void *room;                 /* contains all values; NULL: each has its own memory */
     size_t bytes;               /* of ROOM */
 };
 int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy);
 int sgrad__weights_write(struct sgrad__weights *copy, const char *path, const char *const *metadata, int metadata_count);
-/* Returns the copy as entries in the layout of files, in the order of the items. Must not be called twice or together with
+/* Returns the copy as *COUNT entries in the layout of files, in the order of the items. Must not be called twice or together with
  * sgrad__weights_write. The caller must free the array; names and data belong to COPY. */
-struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *copy);
+struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *copy, int *count);
 void sgrad__weights_free(struct sgrad__weights *copy);
 /* Converts COUNT numbers of type DTYPE (F32, F64, F16 or BF16), at any address, to floats. */
 void sgrad__to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, float *to);

@@ -169,7 +169,7 @@ struct sgrad_state {
 };
 
 /* An option of a model: "gpt:layers=12". */
-#define SGRAD_MAX_MODEL_OPTIONS 20
+#define SGRAD_MAX_MODEL_OPTIONS 28
 struct sgrad_model_option {
     const char *name;
     double value, low, high;        /* default, minimum, maximum */

@@ -7,6 +7,9 @@
  *     memory, OHWI    a0 a1 a2  b0 b1 b2  c0 c1 c2  d0 d1 d2      pixels a b / c d, channels 0 1 2
  *     file, OIHW      a0 b0 c0 d0  a1 b1 c1 d1  a2 b2 c2 d2
  *
+ * A parameter (E,K,C) whose name has an asterisk, "experts.*.weight", is a tensor (K,C) for each expert: "experts.0.weight",
+ * "experts.1.weight" and so on.
+ *
  * Parameters that are split over ranks are whole in files, which also contain values that only some ranks store (shards.c).
  *
  * Limits: all values to save are copied in main memory first, at once. */
@@ -19,10 +22,29 @@
 
 /* ---- layouts and types ---------------------------------------------------------------------------------------- */
 
-/* Returns the shape in files. */
+/* Returns the asterisk in the name of an item that is several tensors in files; NULL: it is one. */
+static const char *star_of(const struct sgrad__item *item) {
+    return item->view.shape.rank == 3 ? strrchr(item->name, '*') : NULL;
+}
+
+/* Returns the number of tensors in files. */
+static int pieces_of(const struct sgrad__item *item) { return star_of(item) ? (int)item->view.shape.dim[0] : 1; }
+
+/* Returns the name of tensor PIECE in files. The caller must free it. */
+static char *piece_name(const struct sgrad__item *item, int piece) {
+    const char *star = star_of(item);
+    if (!star) return sgrad_format("%s", item->name);
+    return sgrad_format("%.*s%d%s", (int)(star - item->name), item->name, piece, star + 1);
+}
+
+/* Returns the shape in files, of one tensor. */
 static struct sgrad_shape file_shape(const struct sgrad__item *item) {
     const struct sgrad_shape *memory = &item->view.shape;
     struct sgrad_shape file = *memory;
+    if (star_of(item)) {
+        file.rank--;
+        memmove(file.dim, file.dim + 1, (size_t)file.rank * sizeof *file.dim);
+    }
     if (item->layout == SGRAD_TRANSPOSED) return (struct sgrad_shape){ 2, { memory->dim[1], memory->dim[0] } };
     if (item->layout != SGRAD_OIHW) return file;
     file.dim[1] = memory->dim[memory->rank - 1];
@@ -105,36 +127,64 @@ static const char *advice_on_shape(const struct sgrad_graph *graph, const struct
     return "; check --model and --data, or first train with --init-skip and without --lora, and adapt the resulting weights";
 }
 
-/* Checks an item. A checkpoint (WITH_STATES) must contain all of its network. */
-static int check_item(const struct sgrad_graph *graph, const struct sgrad__item *item, const struct sgrad_safetensors *file,
-                      bool with_states) {
-    const struct sgrad_entry *entry = find_entry(graph, file, item->name);
-    const char *path = file->path, *other = entry ? NULL : find_other(graph, file, item->name);
-    const bool of_adapter = sgrad__is_adapter(item->name);
+/* Checks the tensor NAME of an item. A checkpoint (WITH_STATES) must contain all of its network. */
+static int check_tensor(const struct sgrad_graph *graph, const struct sgrad__item *item, const char *name,
+                        const struct sgrad_safetensors *file, bool with_states) {
+    const struct sgrad_entry *entry = find_entry(graph, file, name);
+    const char *path = file->path, *other = entry ? NULL : find_other(graph, file, name);
+    const bool of_adapter = sgrad__is_adapter(name);
     if (other)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s has type %s, but must be F32, BF16, F16 or F64", path, item->name,
-                               other);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s has type %s, but must be F32, BF16, F16 or F64", path, name, other);
     if (!entry)
         return may_be_absent(item)
                    ? 0
-                   : sgrad_log_error(SGRAD_EFORMAT, "%s: has no tensor %s, which the network requires%s", path, item->name,
+                   : sgrad_log_error(SGRAD_EFORMAT, "%s: has no tensor %s, which the network requires%s", path, name,
                                      of_adapter && !with_states ? "; check --lora-on, or save the adapter again" : "");
     const enum sgrad_dtype has = entry->view.dtype, wants = item->view.dtype;
     const bool real = has == SGRAD_F32 || has == SGRAD_BF16 || has == SGRAD_F16 || has == SGRAD_F64;
     if (wants == SGRAD_F32 ? !real : has != wants)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s has type %s, but must be %s", path, item->name,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s has type %s, but must be %s", path, name,
                                sgrad_dtype_name(has), wants == SGRAD_F32 ? "F32, BF16, F16 or F64" : sgrad_dtype_name(wants));
     const struct sgrad_shape shape = file_shape(item);
     char there[SGRAD_SHAPE_TEXT], here[SGRAD_SHAPE_TEXT];
     if (!sgrad_shape_equal(&entry->view.shape, &shape))
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: %s has shape %s, but the network requires %s%s", path, item->name,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: %s has shape %s, but the network requires %s%s", path, name,
                                sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here),
                                advice_on_shape(graph, item, with_states));
     return 0;
 }
 
+static int check_item(const struct sgrad_graph *graph, const struct sgrad__item *item, const struct sgrad_safetensors *file,
+                      bool with_states) {
+    int error = 0;
+    for (int i = 0; i < pieces_of(item) && !error; i++) {
+        char *name = piece_name(item, i);
+        error = check_tensor(graph, item, name, file, with_states);
+        free(name);
+    }
+    return error;
+}
+
 static int by_name(const void *a, const void *b) {
     return strcmp(((const struct sgrad__item *)a)->name, ((const struct sgrad__item *)b)->name);
+}
+
+/* Returns true if the sorted LIST has the tensor NAME: an item, or a piece of one, "experts.12.weight" of "experts.*.weight". */
+static bool is_known(const struct sgrad__items *list, const char *name) {
+    struct sgrad__item key = { .name = (char *)name };
+    const struct sgrad__item *item = bsearch(&key, list->item, (size_t)list->count, sizeof *list->item, by_name);
+    for (const char *digits = strpbrk(name, "0123456789"); digits && !item; digits = strpbrk(digits, "0123456789")) {
+        const size_t length = strspn(digits, "0123456789");
+        key.name = sgrad_format("%.*s*%s", (int)(digits - name), name, digits + length);
+        item = bsearch(&key, list->item, (size_t)list->count, sizeof *list->item, by_name);
+        free(key.name);
+        const long number = strtol(digits, NULL, 10);
+        char *own = item && number < pieces_of(item) ? piece_name(item, (int)number) : NULL;
+        if (!own || strcmp(own, name)) item = NULL;
+        free(own);
+        digits += length;
+    }
+    return item;
 }
 
 /* Returns 0 if they are equal. */
@@ -163,8 +213,7 @@ static int check_stranger(const struct sgrad_graph *graph, const struct sgrad__i
                                file->path, tensor, graph->tie[i].as);
     }
     char *name = sgrad_format("%s%s", model && model->prefix ? model->prefix : "", tensor);
-    const struct sgrad__item key = { .name = name };
-    const bool known = bsearch(&key, list->item, (size_t)list->count, sizeof *list->item, by_name);
+    const bool known = is_known(list, name);
     free(name);
     if (known) return 0;
     return sgrad_log_error(SGRAD_EFORMAT, "%s: has a tensor %s, which the network does not have; check %s", file->path, tensor,
@@ -186,24 +235,46 @@ static int check_file(const struct sgrad_graph *graph, struct sgrad__items *list
         if (!list->states && strncmp(name, SGRAD__STATES, strlen(SGRAD__STATES)) == 0) continue;
         if (sgrad__is_listed(skip, name)) continue;
         if (merges && sgrad__is_adapter(name)) continue;
-        if (!bsearch(&(struct sgrad__item){ .name = name }, list->item, (size_t)list->count, sizeof *list->item, by_name))
-            SGRAD_TRY(check_stranger(graph, list, file, name, entry));
+        if (!is_known(list, name)) SGRAD_TRY(check_stranger(graph, list, file, name, entry));
     }
     return 0;
 }
 
+/* Reads the tensors of an item to TO, in the layout of files, one after another. */
+static int read_tensors(const struct sgrad_graph *graph, const struct sgrad__item *item, const struct sgrad_safetensors *from,
+                        char *to) {
+    const int pieces = pieces_of(item);
+    const size_t bytes = sgrad_view_bytes(&item->view) / (size_t)pieces;
+    int error = 0;
+    for (int i = 0; i < pieces && !error; i++, to += bytes) {
+        char *name = piece_name(item, i);
+        const struct sgrad_entry *entry = find_entry(graph, from, name);
+        void *data = sgrad_xcalloc(1, sgrad_view_bytes(&entry->view));
+        error = sgrad_safetensors_read(from, entry, data);
+        if (item->view.dtype != SGRAD_F32) memcpy(to, data, bytes);
+        else sgrad__to_floats(entry->view.dtype, data, sgrad_shape_count(&entry->view.shape), (float *)(void *)to);
+        free(data);
+        free(name);
+    }
+    return error;
+}
+
+/* Returns true if FILE, which was checked, has the item. */
+static bool has_item(const struct sgrad_graph *graph, const struct sgrad__item *item, const struct sgrad_safetensors *file) {
+    char *name = piece_name(item, 0);
+    const bool has = find_entry(graph, file, name);
+    free(name);
+    return has;
+}
+
 /* MERGES: the adapters in the file are merged into the weights. */
 static int load_item(const struct sgrad_graph *graph, const struct sgrad__item *item, const struct sgrad_safetensors *from,
-                     const struct sgrad_entry *entry, bool merges) {
-    if (!entry) return 0;
-    const int64_t count = sgrad_shape_count(&item->view.shape);
+                     bool merges) {
+    if (!has_item(graph, item, from)) return 0;
     const size_t bytes = sgrad_view_bytes(&item->view);
-    void *data = sgrad_xcalloc(1, sgrad_view_bytes(&entry->view)), *file = sgrad_xcalloc(1, bytes),
-         *memory = sgrad_xcalloc(1, bytes);
-    int error = sgrad_safetensors_read(from, entry, data);
-    if (item->view.dtype == SGRAD_F32) sgrad__to_floats(entry->view.dtype, data, count, file);
-    else memcpy(file, data, bytes);
-    bool moves = item->layout != SGRAD_AS_IS;
+    void *file = sgrad_xcalloc(1, bytes), *memory = sgrad_xcalloc(1, bytes);
+    int error = read_tensors(graph, item, from, file);
+    const bool moves = item->layout != SGRAD_AS_IS;
     if (moves) to_memory_layout(item, file, memory);
     if (!error && merges) error = sgrad__adapter_merge(from, item->name, &item->view.shape, moves ? memory : file);
     if (!error && item->whole) {
@@ -217,7 +288,6 @@ static int load_item(const struct sgrad_graph *graph, const struct sgrad__item *
     } else if (!error) {
         error = sgrad_tensor_write(item->tensor, moves ? memory : file);
     }
-    free(data);
     free(file);
     free(memory);
     return error;
@@ -242,7 +312,7 @@ int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, co
     const int left = leave_out(&items, skip);
     int error = check_file(graph, &items, file, skip);
     for (int i = 0; i < items.count && !error; i++)
-        error = load_item(graph, &items.item[i], file, find_entry(graph, file, items.item[i].name), !items.states);
+        error = load_item(graph, &items.item[i], file, !items.states);
     items.count += left;
     sgrad__items_free(&items);
     return error;
@@ -290,6 +360,8 @@ int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *v
 void sgrad__weights_free(struct sgrad__weights *weights) {
     for (int i = 0; i < weights->items.count && !weights->room; i++) free(weights->value[i]);
     if (weights->room) sgrad_spill_room_free(weights->room, weights->bytes);
+    for (char **name = weights->name; name && *name; name++) free(*name);
+    free(weights->name);
     free(weights->value);
     sgrad__items_free(&weights->items);
 }
@@ -327,19 +399,29 @@ static int write_entries(const struct sgrad_entry *entry, int count, const char 
     return error;
 }
 
-struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *weights) {
-    struct sgrad_entry *entry = sgrad_xcalloc((size_t)weights->items.count + 1, sizeof *entry);
+struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *weights, int *count) {
+    int most = 0;
+    *count = 0;
+    for (int i = 0; i < weights->items.count; i++) most += pieces_of(&weights->items.item[i]);
+    struct sgrad_entry *entry = sgrad_xcalloc((size_t)most + 1, sizeof *entry);
+    weights->name = sgrad_xcalloc((size_t)most + 1, sizeof *weights->name);
     for (int i = 0; i < weights->items.count; i++) {
         const struct sgrad__item *item = &weights->items.item[i];
+        const int pieces = pieces_of(item);
         lay_out(item, weights->value[i]);
-        entry[i] = (struct sgrad_entry){ item->name, { item->view.dtype, file_shape(item) }, weights->value[i] };
+        for (int k = 0; k < pieces; k++, ++*count) {
+            char *data = (char *)weights->value[i] + sgrad_view_bytes(&item->view) / (size_t)pieces * (size_t)k;
+            weights->name[*count] = piece_name(item, k);
+            entry[*count] = (struct sgrad_entry){ weights->name[*count], { item->view.dtype, file_shape(item) }, data };
+        }
     }
     return entry;
 }
 
 int sgrad__weights_write(struct sgrad__weights *weights, const char *path, const char *const *metadata, int metadata_count) {
-    struct sgrad_entry *entry = sgrad__weights_entries(weights);
-    int error = write_entries(entry, weights->items.count, path, metadata, metadata_count);
+    int count;
+    struct sgrad_entry *entry = sgrad__weights_entries(weights, &count);
+    int error = write_entries(entry, count, path, metadata, metadata_count);
     free(entry);
     return error;
 }

@@ -215,13 +215,14 @@ static Onnx__Model *make_model(Onnx__Graph *graph) {
 }
 
 static int write_graph(struct writer *writer, struct sgrad__weights *copy, const char *path) {
-    struct sgrad_entry *entry = sgrad__weights_entries(copy);
+    int count;
+    struct sgrad_entry *entry = sgrad__weights_entries(copy, &count);
     Onnx__Model *model = make_model(writer->to);
     writer->to->name = sgrad_format("network");
     int error = add_nodes(writer);
     if (!error) {
         add_ends(writer);
-        add_tensors(writer, entry, copy->items.count);
+        add_tensors(writer, entry, count);
         set_versions(model);
         error = save(model, path);
     }
