@@ -13,7 +13,8 @@ import sys
 
 import torch
 from torch.nn import functional as F
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (AutoModelForCausalLM, LlamaConfig, MistralConfig, MixtralConfig, OlmoeConfig, Qwen2Config, Qwen2MoeConfig,
+                          Qwen3Config, Qwen3MoeConfig)
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -28,6 +29,12 @@ RUNS = {
     "qwen3": Qwen3Config(**SMALL, head_dim=12, rms_norm_eps=1e-6, rope_theta=1000000.0, tie_word_embeddings=True),
     "qwen2": Qwen2Config(**SMALL, rms_norm_eps=1e-6, rope_theta=10000.0, tie_word_embeddings=True),
     "mistral": MistralConfig(**SMALL, rms_norm_eps=1e-5, rope_theta=10000.0, sliding_window=None, tie_word_embeddings=False),
+    "mixtral": MixtralConfig(**SMALL, num_local_experts=4, num_experts_per_tok=2, rope_theta=10000.0, output_router_logits=True,
+                             router_aux_loss_coef=0.05),
+    "qwen2_moe": Qwen2MoeConfig(**SMALL, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=24, shared_expert_intermediate_size=40,
+                                tie_word_embeddings=True),
+    "qwen3_moe": Qwen3MoeConfig(**SMALL, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=True, head_dim=12),
+    "olmoe": OlmoeConfig(**{**SMALL, "num_key_value_heads": 4}, num_experts=8, num_experts_per_tok=3, output_router_logits=True),
 }
 HOW = dict(length=20, batch=4, lr=0.001, beta2=0.99, weight_decay=0.1, clip_norm=1.0)
 
@@ -36,6 +43,11 @@ def logits_sum(logits):
     """The mean over all elements of logit · cos(index)."""
     flat = logits.detach().double().flatten()
     return sum(x * math.cos(i) for i, x in enumerate(flat.tolist())) / flat.numel()
+
+
+def balance(config, given):
+    """The loss that balances experts, which is not part of the losses in the file."""
+    return config.router_aux_loss_coef * given.aux_loss if getattr(config, "output_router_logits", False) else 0
 
 
 def run(config):
@@ -59,11 +71,12 @@ def run(config):
         for step in range(STEPS):
             at = [(step * batch + i) * length for i in range(batch)]
             x, y = (torch.stack([train[a + later:a + later + length] for a in at]) for later in (0, 1))
-            logits = model(x).logits
+            given = model(x)
+            logits = given.logits
             start = start or logits_sum(logits[0])
             loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
             optimizer.zero_grad()
-            loss.backward()
+            (loss + balance(model.config, given)).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), HOW["clip_norm"])
             optimizer.step()
             losses.append(loss.item())

@@ -73,7 +73,7 @@ def test_new_rotary_options():
 
 
 @pytest.mark.parametrize("name, key, value, reason", [
-    ("llama3", "model_type", "gemma", "use a model of type llama, mistral, qwen2 or qwen3"),
+    ("llama3", "model_type", "gemma", "use type llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe or olmoe"),
     ("llama3", "hidden_act", "gelu", "it must be silu"),
     ("llama3", "attention_bias", True, "it must be absent, null, false or 0"),
     ("llama3", "rope_scaling", {"rope_type": "yarn", "factor": 2}, "rope_type must be default, linear or llama3"),
@@ -176,7 +176,7 @@ PROMPT, TOKENS = "the king ", 200
 def test_text_of_transformers():
     """The most probable 200 tokens are the same, for a model that was trained here and one that was trained there."""
     folders = []
-    for name in "llama3", "qwen3":
+    for name in "llama3", "mixtral", "qwen3":
         theirs, ours, out = written(name, max_position_embeddings=256, eos_token_id=None), folder(f"{name}-saved"), folder(f"{name}-trained")
         stargrad("train", "--model", f"llama:config={theirs}", "--data", f"text:{TEXT},64", "--batch", 8, "--optimizer", "adamw", "--lr", 0.01,
                  "--steps", 60, "--checkpoint-every", 0, "--evaluate-last", "--out", out)
