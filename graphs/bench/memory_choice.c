@@ -118,7 +118,7 @@ static struct sgrad__program *build(const struct chooser *chooser, const struct 
     struct attempt attempt = { chooser, run, saved };
     struct sgrad__program *whole = build_moved(&attempt, false, 0, other);
     if (whole || chooser->is->write <= 0 || chooser->is->read <= 0) return whole;
-    const int moved = saved > 0 ? 0 : sgrad__run_choose_moved(run, predict, &attempt);
+    const int moved = saved > 0 ? 0 : sgrad__homes_choose(run->training, true, predict, &attempt);
     return moved < 0 ? NULL : build_moved(&attempt, true, moved, other);
 }
 

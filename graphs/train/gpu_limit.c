@@ -131,7 +131,7 @@ static int refuse(struct sgrad__run *run) {
 
 int sgrad__run_limit_gpu_memory(struct sgrad__run *run) {
     run->batch.evaluation_memory = sgrad__evaluation_memory(run);
-    const int moved = run->batch.limit.spills ? sgrad__run_choose_moved(run, predict, run) : predict(run, 0) < INFINITY ? 0 : -1;
+    const int moved = sgrad__homes_choose(run->training, run->batch.limit.spills, predict, run);
     if (moved < 0) return refuse(run);
     set_limit(run, moved);
     return 0;

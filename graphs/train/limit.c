@@ -143,37 +143,6 @@ static double predict(void *arg, int moved) {
     return seconds;
 }
 
-enum { LEVELS = 16 };
-#define SAVES 0.99      /* times the predicted seconds: worth a move of more bytes */
-
-/* Sets MOVED[level] to the number of homes that have about level / LEVELS of all bytes. */
-static void divide(const struct sgrad__run *run, int moved[LEVELS + 1]) {
-    struct sgrad__homes homes = sgrad__homes_find(run->training);
-    const double all = sgrad__homes_bytes(&homes, 0, homes.count);
-    for (int level = 0, n = 0; level <= LEVELS; moved[level++] = n)
-        while (n < homes.count && sgrad__homes_bytes(&homes, 0, n) < level * all / LEVELS) n++;
-    sgrad__homes_free(&homes);
-}
-
-int sgrad__run_choose_moved(const struct sgrad__run *run, double (*predicted)(void *arg, int moved), void *arg) {
-    int moved[LEVELS + 1], low = -1, high = 0;      /* LOW is too little, HIGH suffices */
-    divide(run, moved);
-    double seconds = predicted(arg, 0);
-    if (!(seconds < INFINITY)) {
-        low = 0, high = LEVELS;
-        seconds = predicted(arg, moved[LEVELS]);
-        if (!(seconds < INFINITY)) return -1;
-    }
-    while (high - low > 1) {
-        const int middle = (low + high) / 2;
-        const double its = predicted(arg, moved[middle]);
-        if (its < INFINITY) high = middle, seconds = its;
-        else low = middle;
-    }
-    for (double its; seconds > 0 && high < LEVELS && (its = predicted(arg, moved[high + 1])) < SAVES * seconds; seconds = its) high++;
-    return moved[high];
-}
-
 /* ---- recomputation ---- */
 
 /* Returns, by layer, 1 if it is recomputed, else 0. The caller must free the array. */
@@ -271,7 +240,7 @@ static int settle(struct sgrad__run *run, int moved) {
 /* Moves as little as possible, unless a step is predicted to be faster if it moves more. */
 static int choose_moved(struct sgrad__run *run) {
     const bool spills = run->batch.limit.spills;
-    const int moved = spills ? sgrad__run_choose_moved(run, predict, run) : predict(run, 0) < INFINITY ? 0 : -1;
+    const int moved = sgrad__homes_choose(run->training, spills, predict, run);
     if (moved < 0) return !spills && choose_recomputed(run) ? 0 : refuse(run);
     set_limit(run, moved);
     return spills ? settle(run, moved) : 0;

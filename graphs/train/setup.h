@@ -255,9 +255,6 @@ double sgrad__run_process_memory(const struct sgrad__run *run);
 /* Measures them for run->batch, without a file. Returns them if MOVED homes are in the file. */
 void sgrad__run_measure_memory(struct sgrad__run *run);
 struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, int moved);
-/* Returns the number of homes that should be in the file: as few as possible, unless more are predicted to save time; -1: the
- * limit is too low. PREDICTED returns the seconds of a step with MOVED homes in the file; INFINITY: that is not possible. */
-int sgrad__run_choose_moved(const struct sgrad__run *run, double (*predicted)(void *arg, int moved), void *arg);
 
 /* ---- gpu_limit.c: --gpu-memory, --spill ram: the same for this rank's GPU; called by the functions of limit.c ---- */
 

@@ -33,8 +33,6 @@
 const struct sgrad_kernel sgrad__store_kernel = { .name = "store", .kind = &sgrad_input_kind, .flops = sgrad_no_flops };
 const struct sgrad_kernel sgrad__fetch_kernel = { .name = "fetch", .kind = &sgrad_input_kind, .flops = sgrad_no_flops };
 
-enum { LEAST = 256 << 10 };     /* bytes: smaller buffers are not moved */
-
 /* The instructions that use planned buffers. */
 struct sequence {
     struct sgrad__residence_problem is;
@@ -67,7 +65,7 @@ double sgrad__spill_seconds(const struct sgrad__program *program, const struct s
 }
 
 static bool can_move(const struct sgrad__program *p, int b, const struct sgrad__instruction *in) {
-    return !in->when.every && !sgrad__is_message(in->call) && sgrad_view_bytes(&p->buffer[b].view) >= LEAST;
+    return !in->when.every && !sgrad__is_message(in->call) && sgrad_view_bytes(&p->buffer[b].view) >= SGRAD__SMALLEST_MOVE;
 }
 
 /* Adds instruction I, if it uses planned buffers. */
@@ -100,7 +98,7 @@ static void choose_planned(const struct sgrad_builder *builder) {
     for (int b = 0; b < p->buffer_count; b++) {
         struct sgrad__buffer *is = &p->buffer[b];
         is->planned = is->lifetime == SGRAD_TRANSIENT && is->copies == 1 && !is->lent &&
-                      (is->rows || sgrad_view_bytes(&is->view) >= LEAST);
+                      (is->rows || sgrad_view_bytes(&is->view) >= SGRAD__SMALLEST_MOVE);
     }
     for (int i = 0; i < p->instruction_count; i++)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
@@ -112,42 +110,6 @@ static void choose_planned(const struct sgrad_builder *builder) {
         }
     for (int b = 0; b < p->buffer_count && builder->o->limit.gpu; b++) p->buffer[b].planned &= computed[b];
     free(computed);
-}
-
-/* ---- tensors in the file ---- */
-
-/* Appends TENSOR, if it is large. */
-static void add_home(struct sgrad__homes *homes, struct sgrad_tensor *tensor) {
-    if (!tensor || sgrad_view_bytes(&tensor->view) < LEAST) return;
-    homes->tensor = sgrad_array_grow(homes->tensor, homes->count, sizeof *homes->tensor);
-    homes->tensor[homes->count++] = tensor;
-}
-
-/* The last layers come first: their states are updated at the start of the backward pass, and their weights are used by it soon
- * after the forward pass, so that the disk works during the whole backward pass. */
-struct sgrad__homes sgrad__homes_find(const struct sgrad__training *training) {
-    struct sgrad__homes homes = { 0 };
-    const int count = training->graph->parameter_count;
-    for (int i = count; i-- > 0;) {
-        const struct sgrad__update *update = &training->update[i];
-        for (int k = 0; update->state && update->state[k]; k++) add_home(&homes, update->state[k]);
-        add_home(&homes, update->average);
-    }
-    homes.states = homes.count;
-    for (int i = count; i-- > 0;) {
-        const struct sgrad__update *update = &training->update[i];
-        const bool passed = training->sharers || update->ranks || update->slow;     /* messages, or some steps, use its value */
-        if (!passed) add_home(&homes, training->graph->parameter[i].tensor);
-    }
-    return homes;
-}
-
-void sgrad__homes_free(struct sgrad__homes *homes) { free(homes->tensor); }
-
-double sgrad__homes_bytes(const struct sgrad__homes *homes, int first, int end) {
-    double bytes = 0;
-    for (int i = first; i < end; i++) bytes += (double)sgrad_view_bytes(&homes->tensor[i]->view);
-    return bytes;
 }
 
 /* Returns true if BUFFER, a chunk of a tensor in the file, begins with a block, so that it can be moved alone. */
@@ -168,7 +130,7 @@ static void choose_homes(const struct sgrad_builder *builder, int *home) {
         const int whole = sgrad__whole_of(p, b);
         int at = 0;
         home[b] = -1;
-        if (!p->buffer[b].lent || sgrad_view_bytes(&p->buffer[b].view) < LEAST) continue;
+        if (!p->buffer[b].lent || sgrad_view_bytes(&p->buffer[b].view) < SGRAD__SMALLEST_MOVE) continue;
         while (at < count && homes.tensor[at] != p->buffer[whole].tensor[0]) at++;
         if (at < count && starts_block(p, b)) home[b] = at;
     }

@@ -10,8 +10,9 @@
  *         └────────────────────────────────────────────────────────────────────┘
  *
  * All norms are RMS norms; q_norm and k_norm normalize each head (qk_norm=1, Qwen 3) or all heads together (qk_norm=2, OLMoE).
- * Layers have no biases, except q_proj, k_proj and v_proj with bias=1 (Qwen 2.5). With tied=1, the weight of the logits is that of
- * the embedding. Initial values are N(0, 0.02²); those of o_proj and down_proj are divided by the root of the number of branches.
+ * Layers have no biases, except q_proj, k_proj and v_proj with bias=1 (Qwen 2.5). With tied=1, the weight of the logits is that
+ * of the embedding. Initial values are N(0, 0.02²); those of o_proj and down_proj are divided by the root of the number of
+ * branches.
  *
  * With experts=N (Mixtral, Qwen 2 and 3 MoE, OLMoE), a mixture replaces gate_proj to down_proj. Each row uses ACTIVE experts, and
  * the shared expert if it exists (Qwen 2 MoE):
