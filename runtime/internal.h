@@ -102,6 +102,10 @@ void sgrad__tensor_release(struct sgrad_tensor *tensor, int node);
 void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at);
 /* Replaces that memory by other memory, which the tensor owns, and copies the content. SGRAD_ENOMEM. */
 int sgrad__tensor_return(struct sgrad_tensor *tensor);
+/* Maps BYTES bytes of FILE from AT on, until sgrad__unmap. If they cannot be read later, the process prints NAME and the cause,
+ * and ends. Returns 0 or a number of errno. */
+int sgrad__map(int file, int64_t at, size_t bytes, const char *name, void **memory);
+void sgrad__unmap(void *memory);
 void sgrad__tensors_look(void);     /* updates sgrad_tensors_peak_bytes; called at the start of each task */
 
 int sgrad__failure_take(void);      /* returns the error of sgrad_task_error and clears it */

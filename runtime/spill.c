@@ -46,6 +46,12 @@ struct block {
     size_t bytes;
 };
 
+/* A part of the file for a copy of data. */
+struct room {
+    struct place place;
+    void *memory;                   /* where it is mapped; NULL: it is free */
+};
+
 struct sgrad_spill {
     int file;                       /* -1: slots are in blocks of main memory */
     off_t size;
@@ -55,9 +61,11 @@ struct sgrad_spill {
     bool direct;
     int slots, threads, active;     /* active: transfers in progress */
     struct slot *slot;
+    int rooms;
+    struct room *room;
     struct sgrad_monitor *monitor;  /* protects all members that change */
     struct transfer *first, **last; /* transfers that have not finished, in the order of submission */
-    bool closing;
+    bool closing, failed;           /* failed: an error has been logged */
     double since;                   /* time at which ACTIVE became 1 */
     struct sgrad_spill_totals totals;
     struct sgrad_thread *thread[THREADS];
@@ -66,7 +74,8 @@ struct sgrad_spill {
 /* ---- the file ---- */
 
 static int refuse(const char *folder, const char *what) {
-    return sgrad_log_error(SGRAD_EIO, "--spill %s: %s: %s", folder, what, strerror(errno));
+    return sgrad_log_error(SGRAD_EIO, "--spill %s: %s: %s; check the disk, or give another folder", folder, what,
+                           strerror(errno));
 }
 
 /* Opens a file without a name; where the file system lacks O_TMPFILE, one whose name is removed at once. */
@@ -201,6 +210,19 @@ static const char *move_now(const struct sgrad_spill *spill, const struct transf
     return move(spill, place, t->writes, memory, by->buffer) ? NULL : strerror(errno);
 }
 
+/* Stores the error of a transfer, and its cause. Only the first one is logged: later ones are likely to have the same cause. */
+static void fail(struct sgrad_spill *spill, const struct transfer *t, const char *why) {
+    sgrad_monitor_lock(spill->monitor);
+    const bool again = spill->failed;
+    spill->failed = true;
+    sgrad_monitor_unlock(spill->monitor);
+    if (!again)
+        sgrad_log_error(SGRAD_EIO,
+                        "--spill %s: %s cannot be %s: %s; check the disk, or give another folder; checkpoints are not affected",
+                        spill->folder, t->is.tensor->name, t->writes ? "written" : "read", why);
+    sgrad__failure_note(t->is.failure, SGRAD_EIO);
+}
+
 /* Executes transfer T. The monitor must be locked; it is unlocked meanwhile. */
 static void execute(struct sgrad_spill *spill, struct transfer *t, const struct means *by) {
     const struct place place = place_of(spill, &t->is);
@@ -208,9 +230,7 @@ static void execute(struct sgrad_spill *spill, struct transfer *t, const struct 
     if (!spill->active++) spill->since = sgrad_time_monotonic();
     sgrad_monitor_unlock(spill->monitor);
     const char *why = move_now(spill, t, &place, by);
-    if (why)
-        sgrad__failure_note(t->is.failure, sgrad_log_error(SGRAD_EIO, "--spill %s: %s cannot be %s: %s", spill->folder,
-                                                           t->is.tensor->name, t->writes ? "written" : "read", why));
+    if (why) fail(spill, t, why);
     sgrad_monitor_lock(spill->monitor);
     *(t->writes ? &spill->totals.written : &spill->totals.read) += (double)place.bytes;
     if (!--spill->active) spill->totals.seconds += sgrad_time_monotonic() - spill->since;
@@ -337,15 +357,23 @@ int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slot
     return 0;
 }
 
+/* Maps BYTES bytes from AT on, which must have been reserved. */
+static int map(const struct sgrad_spill *spill, off_t at, size_t bytes, void **memory) {
+    char *name = sgrad_format("--spill %s: weights or optimizer states", spill->folder);
+    errno = sgrad__map(spill->file, at, bytes, name, memory);
+    free(name);
+    return errno ? refuse(spill->folder, "a file in it cannot be mapped") : 0;
+}
+
 int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
     const size_t bytes = sgrad_view_bytes(&tensor->view), blocks = sgrad_spill_blocks(bytes);
+    void *memory;
     if (SGRAD_SIMULATED) return tensor->mapped = true, 0; /* its memory has no pages that could leave */
     SGRAD_TRY(reserve(spill->folder, spill->file, spill->size, (off_t)blocks, &spill->direct));
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, spill->file, spill->size);
-    if (memory == MAP_FAILED) return refuse(spill->folder, "a file in it cannot be mapped");
+    SGRAD_TRY(map(spill, spill->size, bytes, &memory));
     sgrad__tensor_settle(tensor, memory, spill->size);
     if (msync(memory, bytes, MS_SYNC)) return refuse(spill->folder, "a file in it cannot be written");
-    madvise(memory, bytes, MADV_DONTNEED);
+    sgrad_mapped_leave(memory, bytes);
     posix_fadvise(spill->file, spill->size, (off_t)blocks, POSIX_FADV_DONTNEED);
     spill->size += (off_t)blocks;
     return 0;
@@ -375,18 +403,40 @@ void sgrad_spill_leave(void *memory, size_t bytes) {
     if (start < end) madvise((void *)start, end - start, MADV_DONTNEED);
 }
 
-int sgrad_spill_room(const char *folder, size_t bytes, void **memory) {
-    int file;
-    bool direct;
-    SGRAD_TRY(create(folder, &file));
-    int error = reserve(folder, file, 0, (off_t)bytes, &direct);
-    *memory = error ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (!error && *memory == MAP_FAILED) error = refuse(folder, "a file in it cannot be mapped");
-    close(file);
-    return error;
+/* Returns the smallest free part of at least BYTES bytes; NULL: there is none. */
+static struct room *find_room(const struct sgrad_spill *spill, size_t bytes) {
+    struct room *best = NULL;
+    for (struct room *r = spill->room; r < spill->room + spill->rooms; r++)
+        if (!r->memory && r->place.bytes >= bytes && (!best || r->place.bytes < best->place.bytes)) best = r;
+    return best;
 }
 
-void sgrad_spill_room_free(void *memory, size_t bytes) { munmap(memory, bytes); }
+static int add_room(struct sgrad_spill *spill, size_t bytes) {
+    SGRAD_TRY(reserve(spill->folder, spill->file, spill->size, (off_t)bytes, &spill->direct));
+    spill->room = sgrad_array_grow(spill->room, spill->rooms, sizeof *spill->room);
+    spill->room[spill->rooms++] = (struct room){ .place = { spill->size, bytes } };
+    spill->size += (off_t)bytes;
+    return 0;
+}
+
+int sgrad_spill_room(struct sgrad_spill *spill, size_t bytes, void **memory) {
+    const size_t blocks = sgrad_spill_blocks(bytes);
+    if (!find_room(spill, blocks)) SGRAD_TRY(add_room(spill, blocks));
+    struct room *r = find_room(spill, blocks);
+    SGRAD_TRY(map(spill, r->place.at, r->place.bytes, &r->memory));
+    *memory = r->memory;
+    return 0;
+}
+
+void sgrad_spill_room_free(struct sgrad_spill *spill, void *memory) {
+    for (struct room *r = spill->room; r < spill->room + spill->rooms; r++)
+        if (r->memory == memory) r->memory = NULL;
+    sgrad__unmap(memory);
+}
+
+int sgrad_spill_flush(const struct sgrad_spill *spill) {
+    return fdatasync(spill->file) ? refuse(spill->folder, "copies of weights cannot be written") : 0;
+}
 
 void sgrad_spill_close(struct sgrad_spill *spill) {
     if (!spill) return;
@@ -402,6 +452,7 @@ void sgrad_spill_close(struct sgrad_spill *spill) {
     free(spill->block);
     free(spill->folder);
     free(spill->slot);
+    free(spill->room);
     free(spill);
 }
 

@@ -13,9 +13,10 @@
  * a task uses it, and drops when other memory is needed. Moves copy such a tensor, or a shard of it, to another one and back
  * without the page cache. They are ordered with tasks on either of the two.
  *
- * The file has no name, so nothing remains when the process ends in any way. All space is reserved before it is used, so that a
- * full disk is an error before training and not during it. The page cache is bypassed (O_DIRECT) where the file system allows it;
- * elsewhere written pages are dropped from it.
+ * The file has no name, so nothing remains when the process ends in any way, and the folder may be removed once the file is open.
+ * All space is reserved before it is used, so that a full disk is an error before training and not during it. If the system
+ * cannot read a mapped page, the process ends with a message (mapped.c). The page cache is bypassed (O_DIRECT) where the file
+ * system allows it; elsewhere written pages are dropped from it.
  *
  * Data of a GPU move to main memory instead of a file (sgrad_spill_open_ram): slots are then pinned memory, and persistent
  * tensors live there in any case. Each thread copies on a CUDA stream of its own.
@@ -52,10 +53,16 @@ int sgrad_spill_return(struct sgrad_spill *spill, struct sgrad_tensor *tensor);
 size_t sgrad_spill_resident(const struct sgrad_tensor *tensor);
 /* Gives back whole pages of MEMORY until they are used again. Their content is lost, unless it is in a file. */
 void sgrad_spill_leave(void *memory, size_t bytes);
-/* Maps a new file in FOLDER as *MEMORY, BYTES zeros, for data that need not be in memory. The caller must free it with
- * sgrad_spill_room_free. SGRAD_EIO: as above. */
-int sgrad_spill_room(const char *folder, size_t bytes, void **memory);
-void sgrad_spill_room_free(void *memory, size_t bytes);
+/* Gives back the pages of MEMORY that are mapped from a file, until they are used again. No effect on other memory. */
+void sgrad_mapped_leave(const void *memory, size_t bytes);
+/* Maps a part of the file as *MEMORY, BYTES bytes of any content, for data that need not be in memory. The caller must free it
+ * with sgrad_spill_room_free before SPILL is closed. Parts that were freed are used first: they need no more space on the disk.
+ * SGRAD_EIO: as above. Call these two functions on one thread. */
+int sgrad_spill_room(struct sgrad_spill *spill, size_t bytes, void **memory);
+void sgrad_spill_room_free(struct sgrad_spill *spill, void *memory);
+/* Writes the changed pages of all such parts to the disk. After that, an error cannot change their content. SGRAD_EIO: an error
+ * may have done so before. */
+int sgrad_spill_flush(const struct sgrad_spill *spill);
 /* Waits for all moves. NULL is allowed. */
 void sgrad_spill_close(struct sgrad_spill *spill);
 const char *sgrad_spill_folder(const struct sgrad_spill *spill);       /* "main memory" without a folder */

@@ -3,6 +3,7 @@
 #include "runtime/internal.h"
 #include "runtime/partitions.h"
 #include "runtime/runtime.h"
+#include "runtime/spill.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -58,6 +59,7 @@ size_t sgrad_view_bytes(const struct sgrad_view *view) {
     return (size_t)sgrad_shape_count(&view->shape) * sgrad_dtype_size(view->dtype);
 }
 
+enum { PIECE = 4 << 20 };       /* bytes of a file that a copy has in memory at a time */
 /* Flags of host buffers. STARPU_MALLOC_COUNT includes them in StarPU's memory limits and traces. */
 enum { HOME = STARPU_MALLOC_PINNED | STARPU_MALLOC_COUNT };
 
@@ -71,9 +73,14 @@ void sgrad__tensors_look(void) {
 
 size_t sgrad_tensors_peak_bytes(void) { return most; }
 
-/* Values written to a simulated tensor are lost, and values read are 0. */
-static void copy(void *to, const void *from, size_t bytes) {
-    if (!SGRAD_SIMULATED) memcpy(to, from, bytes);
+/* Values written to a simulated tensor are lost, and values read are 0. Pages of files that are mapped leave memory. */
+static void copy(char *to, const char *from, size_t bytes) {
+    for (size_t at = 0; at < bytes && !SGRAD_SIMULATED; at += PIECE) {
+        const size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        memcpy(to + at, from + at, n);
+        sgrad_mapped_leave(to + at, n);
+        sgrad_mapped_leave(from + at, n);
+    }
 }
 
 /* Allocates the host buffer, zeros. A large one that no GPU uses occupies memory only once it is written. */
@@ -133,7 +140,8 @@ int sgrad_tensor_create_in(const char *name, enum sgrad_dtype dtype, struct sgra
 static void free_home(struct sgrad_tensor *tensor) {
     const size_t bytes = sgrad_view_bytes(&tensor->view);
     if (SGRAD_SIMULATED) tensor->mapped = false; /* there is no file (spill.c) */
-    if (tensor->mapped || tensor->paged) munmap(tensor->home, bytes);
+    if (tensor->mapped) sgrad__unmap(tensor->home);
+    else if (tensor->paged) munmap(tensor->home, bytes);
     else if (tensor->node && !tensor->borrows) starpu_free_on_node((unsigned)tensor->node, (uintptr_t)tensor->home, bytes);
     else if (!tensor->borrows) starpu_free_flags(tensor->home, bytes, HOME);
     if (tensor->paged) starpu_memory_deallocate(STARPU_MAIN_RAM, bytes);
@@ -144,34 +152,37 @@ static void copy_written(char *to, const char *from, size_t bytes) {
     static const char zeros[4096];
     for (size_t at = 0; at < bytes; at += sizeof zeros) {
         const size_t n = bytes - at < sizeof zeros ? bytes - at : sizeof zeros;
-        if (memcmp(from + at, zeros, n)) copy(to + at, from + at, n);
+        if (memcmp(from + at, zeros, n)) memcpy(to + at, from + at, n);
+        if (at % PIECE != PIECE - sizeof zeros) continue;
+        sgrad_mapped_leave(to + at + n - PIECE, PIECE);
+        sgrad_mapped_leave(from + at + n - PIECE, PIECE);
     }
 }
 
-/* Replaces the memory of TENSOR by that of PLACE, which contains zeros, and copies the content. */
-static void replace_home(struct sgrad_tensor *tensor, const struct sgrad_tensor *place) {
+/* Gives the tensor another host buffer, and frees the old one, as IS states. Both are zeros where nothing was written. */
+static void replace_home(struct sgrad_tensor *tensor, struct sgrad_tensor is) {
     const size_t bytes = sgrad_view_bytes(&tensor->view);
     assert(tensor->lifetime == SGRAD_PERSISTENT && !tensor->borrows);
     starpu_data_unregister(tensor->handle);
-    copy_written(place->home, tensor->home, bytes);
+    copy_written(is.home, tensor->home, bytes);
     free_home(tensor);
-    tensor->home = place->home;
-    tensor->mapped = place->mapped;
-    tensor->paged = place->paged;
-    tensor->at = place->at;
+    *tensor = is;
     starpu_variable_data_register(&tensor->handle, STARPU_MAIN_RAM, (uintptr_t)tensor->home, bytes);
     starpu_data_set_name(tensor->handle, tensor->name);
 }
 
 void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at) {
-    replace_home(tensor, &(struct sgrad_tensor){ .home = memory, .mapped = true, .at = at });
+    struct sgrad_tensor is = *tensor;
+    is.home = memory, is.mapped = true, is.paged = false, is.at = at;
+    replace_home(tensor, is);
 }
 
 int sgrad__tensor_return(struct sgrad_tensor *tensor) {
-    struct sgrad_tensor place = { .name = tensor->name };
+    struct sgrad_tensor is = *tensor;
     const size_t bytes = sgrad_view_bytes(&tensor->view);
-    if (!allocate_home(&place, bytes)) return sgrad_log_error(SGRAD_ENOMEM, "%s: no memory for %zu bytes", tensor->name, bytes);
-    replace_home(tensor, &place);
+    is.mapped = false;
+    if (!allocate_home(&is, bytes)) return sgrad_log_error(SGRAD_ENOMEM, "%s: no memory for %zu bytes", tensor->name, bytes);
+    replace_home(tensor, is);
     return 0;
 }
 
@@ -204,23 +215,17 @@ void *sgrad__tensor_memory(const struct sgrad_tensor *tensor, int node) {
 
 void sgrad__tensor_release(struct sgrad_tensor *tensor, int node) { starpu_data_release_on_node(tensor->handle, node); }
 
-/* Ends an access. Pages of a tensor in a file leave memory. */
-static void release(struct sgrad_tensor *tensor) {
-    if (tensor->mapped) madvise(tensor->home, sgrad_view_bytes(&tensor->view), MADV_DONTNEED);
-    sgrad__tensor_release(tensor, STARPU_MAIN_RAM);
-}
-
 int sgrad_tensor_read(struct sgrad_tensor *tensor, void *to) {
     if (acquire(tensor, STARPU_R) != 0) return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot read tensor %s", tensor->name);
     copy(to, sgrad__tensor_memory(tensor, STARPU_MAIN_RAM), sgrad_view_bytes(&tensor->view));
-    release(tensor);
+    sgrad__tensor_release(tensor, STARPU_MAIN_RAM);
     return sgrad_task_error();
 }
 
 int sgrad_tensor_write(struct sgrad_tensor *tensor, const void *from) {
     if (acquire(tensor, STARPU_W) != 0) return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot write tensor %s", tensor->name);
     copy(sgrad__tensor_memory(tensor, STARPU_MAIN_RAM), from, sgrad_view_bytes(&tensor->view));
-    release(tensor);
+    sgrad__tensor_release(tensor, STARPU_MAIN_RAM);
     return 0;
 }
 
@@ -243,7 +248,7 @@ struct fetch {
 static void fetched(void *arg) {
     struct fetch *f = arg;
     copy(f->to, sgrad__tensor_memory(f->tensor, STARPU_MAIN_RAM), sgrad_view_bytes(&f->tensor->view));
-    release(f->tensor);
+    sgrad__tensor_release(f->tensor, STARPU_MAIN_RAM);
     f->done(f->arg);
     free(f);
 }

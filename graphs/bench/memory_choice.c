@@ -254,7 +254,7 @@ static int add_shards(struct chooser *chooser, struct sgrad__run *run) {
     o.cpus = chooser->is->workers;
     SGRAD_TRY(sgrad__program_build(run->graph, &o, &whole));
     if (!chooser->result->choices) set_pace(chooser, whole);
-    if (chooser->is->write > 0) run->graph->copies = "."; /* copies for checkpoints are in files */
+    if (chooser->is->write > 0) run->batch.limit.spills = true; /* copies for checkpoints are in files */
     sgrad__run_measure_memory(run);
     for (int s = 0; s < count; s++)
         if (add(chooser, run, whole, shards[s])) break;

@@ -269,7 +269,7 @@ struct sgrad__items sgrad__training_list(const struct sgrad__training *training,
     const struct sgrad_graph *graph = training->graph;
     int most = training->kept_count;
     for (int i = 0; i < graph->parameter_count; i++) most += 1 + sgrad__state_count(&training->update[i]);
-    struct sgrad__items list = { .states = with_states, .lora_scale = sgrad__lora_scale(graph), .folder = graph->copies,
+    struct sgrad__items list = { .states = with_states, .lora_scale = sgrad__lora_scale(graph), .file = graph->copies,
                                  .item = sgrad_xcalloc((size_t)most, sizeof *list.item) };
     for (int i = 0; i < graph->parameter_count; i++) {
         const struct sgrad__update *update = &training->update[i];

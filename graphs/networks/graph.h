@@ -106,7 +106,7 @@ struct sgrad__lora {
 struct sgrad_graph {
     enum sgrad_dtype dtype;
     int error;                                  /* the first error; 0: none */
-    const char *copies;                         /* folder for copies of weights and states, if memory is limited; NULL: none */
+    struct sgrad_spill *copies;                 /* file for copies of weights and states, if memory is limited; NULL: none */
     const struct sgrad_model *model;            /* NULL: the graph is built without a model */
     char *file;                                 /* file that the model is read from; NULL: none */
     struct sgrad__imported *imported;           /* NULL: no imported data */
@@ -277,7 +277,7 @@ struct sgrad__items {
     int count;
     bool states;                        /* the list includes the optimizer states */
     double lora_scale;                  /* alpha / rank of the adapters in the list; 0: there are none */
-    const char *folder;                 /* of copies of the items; NULL: copies are in memory */
+    struct sgrad_spill *file;           /* has copies of the items; NULL: copies are in memory */
     struct sgrad__item *item;
 };
 /* Returns the first rank that stores the parameter; -1: all ranks store it, or a shard of it. */
@@ -329,7 +329,7 @@ int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, co
  * warning, not an error. SGRAD_EIO. */
 int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[SGRAD_CHECKSUM]);
 #define SGRAD__WEIGHTS_FORMAT "pt"       /* value of the metadata's key "format": names and layouts are PyTorch's */
-/* A copy of items in host memory, or in a temporary file (items.folder), for a file. sgrad__weights_copy waits for the tasks that
+/* A copy of items in host memory, or in a temporary file (items.file), for a file. sgrad__weights_copy waits for the tasks that
  * change the items; whole values of split items must exist. VALUE: a tensor for each item, which is copied instead of the item;
  * NULL, or an element NULL: the item is copied. The caller must free the copy with sgrad__weights_free. sgrad__weights_write may
  * be called only once, on any thread. */
@@ -340,6 +340,9 @@ struct sgrad__weights {
     void *room;                 /* contains all values; NULL: each has its own memory */
     size_t bytes;               /* of ROOM */
 };
+/* Reserves space in the file of ITEMS, COUNT lists, for copies of all lists that exist at the same time. SGRAD_EIO: too little
+ * space. Without a file, nothing is reserved. */
+int sgrad__weights_reserve(const struct sgrad__items *items, int count);
 int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy);
 int sgrad__weights_write(struct sgrad__weights *copy, const char *path, const char *const *metadata, int metadata_count);
 /* Returns the copy as *COUNT entries in the layout of files, in the order of the items. Must not be called twice or together with

@@ -141,7 +141,7 @@ struct sgrad__item sgrad__parameter_item(const struct sgrad_graph *graph, int pa
 }
 
 struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *graph) {
-    struct sgrad__items list = { .lora_scale = sgrad__lora_scale(graph), .folder = graph->copies,
+    struct sgrad__items list = { .lora_scale = sgrad__lora_scale(graph), .file = graph->copies,
                                  .item = sgrad_xcalloc((size_t)graph->parameter_count, sizeof *list.item) };
     for (int i = 0; i < graph->parameter_count; i++)
         if (!graph->parameter[i].is.unsaved) list.item[list.count++] = sgrad__parameter_item(graph, i);

@@ -332,13 +332,25 @@ void sgrad__imported_free(struct sgrad_graph *graph) {
 static int make_room(struct sgrad__weights *w) {
     size_t at = 0;
     for (int i = 0; i < w->items.count; i++) w->bytes += sgrad_spill_blocks(sgrad_view_bytes(&w->items.item[i].view));
-    if (w->items.folder && w->bytes && sgrad_spill_room(w->items.folder, w->bytes, &w->room)) return w->room = NULL, SGRAD_EIO;
+    if (w->items.file && w->bytes) SGRAD_TRY(sgrad_spill_room(w->items.file, w->bytes, &w->room));
     for (int i = 0; i < w->items.count; i++) {
         const size_t bytes = sgrad_view_bytes(&w->items.item[i].view);
         w->value[i] = w->room ? (char *)w->room + at : sgrad_xcalloc(1, bytes);
         at += sgrad_spill_blocks(bytes);
     }
     return 0;
+}
+
+int sgrad__weights_reserve(const struct sgrad__items *items, int count) {
+    struct sgrad__weights *w = sgrad_xcalloc((size_t)count, sizeof *w);
+    int error = 0;
+    for (int i = 0; i < count; i++) {
+        w[i] = (struct sgrad__weights){ .items = items[i], .value = sgrad_xcalloc((size_t)items[i].count, sizeof *w[i].value) };
+        if (!error && items[i].file) error = make_room(&w[i]);
+    }
+    for (int i = 0; i < count; i++) sgrad__weights_free(&w[i]);
+    free(w);
+    return error;
 }
 
 int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy) {
@@ -350,7 +362,7 @@ int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *v
         const size_t bytes = sgrad_view_bytes(&item->view);
         if (item->whole) memcpy(w.value[i], *item->whole, bytes);
         else error = sgrad_tensor_read(value && value[i] ? value[i] : item->tensor, w.value[i]);
-        if (w.room) sgrad_spill_leave(w.value[i], bytes);
+        sgrad_mapped_leave(w.value[i], bytes);
     }
     if (error) sgrad__weights_free(&w);
     else *copy = w;
@@ -359,7 +371,7 @@ int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *v
 
 void sgrad__weights_free(struct sgrad__weights *weights) {
     for (int i = 0; i < weights->items.count && !weights->room; i++) free(weights->value[i]);
-    if (weights->room) sgrad_spill_room_free(weights->room, weights->bytes);
+    if (weights->room) sgrad_spill_room_free(weights->items.file, weights->room);
     for (char **name = weights->name; name && *name; name++) free(*name);
     free(weights->name);
     free(weights->value);
@@ -373,6 +385,7 @@ static void lay_out(const struct sgrad__item *item, void *value) {
     void *memory = sgrad_xcalloc(1, bytes);
     memcpy(memory, value, bytes);
     to_file_layout(item, memory, value);
+    sgrad_mapped_leave(value, bytes);
     free(memory);
 }
 
@@ -421,7 +434,8 @@ struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *weights, int *
 int sgrad__weights_write(struct sgrad__weights *weights, const char *path, const char *const *metadata, int metadata_count) {
     int count;
     struct sgrad_entry *entry = sgrad__weights_entries(weights, &count);
-    int error = write_entries(entry, count, path, metadata, metadata_count);
+    int error = weights->room ? sgrad_spill_flush(weights->items.file) : 0;
+    if (!error) error = write_entries(entry, count, path, metadata, metadata_count);
     free(entry);
     return error;
 }

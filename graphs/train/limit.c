@@ -59,7 +59,7 @@ static double copied_bytes(const struct sgrad__run *run) {
     const bool writes = run->files.folder || run->options.output.print,
                checkpoints = run->context->rank == 0 && writes && (o->every || o->seconds > 0);
     const bool parts = run->training->sharers || run->parallel.copies > 1;
-    return checkpoints || o->snapshot_every ? (parts + !run->graph->copies) * whole_bytes(run) : 0;
+    return checkpoints || o->snapshot_every ? (parts + !run->batch.limit.spills) * whole_bytes(run) : 0;
 }
 
 /* Returns the number of instructions of a step without a limit. */
@@ -246,14 +246,29 @@ static int choose_moved(struct sgrad__run *run) {
     return spills ? settle(run, moved) : 0;
 }
 
+/* Reserves space for the copies of parameters and states that this rank writes to files: a checkpoint, a snapshot, and the
+ * weights of the best evaluation or of the end of the run may be written at the same time. */
+static int reserve_copies(const struct sgrad__run *run) {
+    enum { MOST = 3 };
+    struct sgrad__items items[MOST];
+    int count = 0;
+    if (SGRAD_SIMULATED || run->options.output.print || !run->batch.limit.spills) return 0;
+    if (run->context->rank == 0) {
+        items[count++] = sgrad__training_list(run->training, true);
+        items[count++] = sgrad__parameters_list(run->graph);
+    }
+    if (sgrad__snapshots_here(run)) items[count++] = sgrad__training_list(run->training, true);
+    return sgrad__weights_reserve(items, count);
+}
+
 int sgrad__run_open_limit(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
     struct sgrad__memory_limit *limit = &run->batch.limit;
     if (limit->gpu) return sgrad__run_open_gpu_limit(run);
     if (!limit->waves || !o->memory || !o->spill || !strcmp(o->spill, "none")) return 0;
-    run->graph->copies = o->spill;
     limit->spills = true;
     SGRAD_TRY(sgrad_spill_open(o->spill, &limit->file));
+    run->graph->copies = limit->file;
     SGRAD_TRY(sgrad_spill_measure(o->spill, &limit->speed));
     struct sgrad__homes homes = sgrad__homes_find(run->training);
     const int count = homes.count;
@@ -283,6 +298,7 @@ int sgrad__run_limit_memory(struct sgrad__run *run) {
         sgrad__run_measure_memory(run);
         error = choose_moved(run);
         if (!error && run->batch.limit.spills) choose_recomputed(run);
+        if (!error) error = reserve_copies(run);
     }
     error = sgrad__run_agree(run, error);
     if (!error && sgrad__run_shares_parameters(run)) error = sgrad__run_agree(run, share_recomputed(run, before));

@@ -210,6 +210,7 @@ int sgrad__snapshots_newest(const struct sgrad__run *run, char **path, bool *in_
 /* Records that a step has ended at TIME (sgrad_time_monotonic). */
 void sgrad__snapshot_step(struct sgrad__run *run, double time);
 bool sgrad__snapshot_is_due(const struct sgrad__run *run, long done);
+bool sgrad__snapshots_here(const struct sgrad__run *run);   /* returns true if this rank writes snapshots, if it can */
 /* Starts a snapshot after DONE steps; none may be in flight. Copies the state; a thread writes it during later steps. The first
  * rank of each host writes it. Collective. If it cannot be written, this is logged, and only ends the snapshots of the host.
  * Errors: those of failed tasks. */
@@ -241,7 +242,8 @@ int sgrad__run_agree_limit(struct sgrad__run *run);
 /* Opens the file of --spill, if the ranks have agreed. If weights and optimizer states, which must be allocated, are large, they
  * move to the file, until sgrad__run_limit_memory. SGRAD_EIO: the folder. */
 int sgrad__run_open_limit(struct sgrad__run *run);
-/* Sets batch.limit: the memory that a step may use. Moves optimizer states and weights to the file, if they do not fit.
+/* Sets batch.limit: the memory that a step may use. Moves optimizer states and weights to the file, if they do not fit. Reserves
+ * the space of copies for checkpoints in the file.
  * Collective. SGRAD_EIO. SGRAD_ENOMEM: the limit is too low; the message names the lowest possible one. */
 int sgrad__run_limit_memory(struct sgrad__run *run);
 enum { SGRAD__INSTRUCTION_BYTES = 40000 };      /* memory of an instruction of a program while it runs: tasks, tensors */

@@ -29,6 +29,10 @@ static bool is_first_on_host(const struct sgrad__run *run) {
     return true;
 }
 
+bool sgrad__snapshots_here(const struct sgrad__run *run) {
+    return run->options.checkpoint.snapshot_every && is_first_on_host(run);
+}
+
 /* Sends the contents of the file PATH from rank FROM to rank 0, which stores it as the snapshot of STEP. Collective. If this
  * fails, rank 0 logs a warning, and continues from another snapshot or checkpoint. */
 static void fetch(struct sgrad__run *run, const char *path, int from, long step) {

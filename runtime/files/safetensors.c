@@ -17,6 +17,7 @@
 #include "runtime/runtime.h"
 #include "runtime/files/parts.h"
 #include "runtime/files/shards.h"
+#include "runtime/spill.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -377,7 +378,14 @@ static void write_all(FILE *stream, const char *header, const struct sgrad_entry
     const uint64_t length = strlen(header) + padding;
     fwrite(&length, sizeof length, 1, stream);
     fprintf(stream, "%s%*s", header, (int)padding, "");
-    for (int i = 0; i < count; i++) fwrite(entry[i]->data, 1, sgrad_view_bytes(&entry[i]->view), stream);
+    for (int i = 0; i < count; i++) {
+        const size_t bytes = sgrad_view_bytes(&entry[i]->view);
+        for (size_t at = 0, n; at < bytes; at += n) {
+            n = bytes - at < BUFFER ? bytes - at : BUFFER;
+            fwrite((const char *)entry[i]->data + at, 1, n, stream);
+            sgrad_mapped_leave((const char *)entry[i]->data + at, n);
+        }
+    }
 }
 
 int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, int count, const char *const *metadata,
@@ -408,8 +416,16 @@ static uLong checksum_of_name(const struct sgrad_entry *entry) {
 
 void sgrad_safetensors_checksum(const struct sgrad_entry *entry, int count, char text[SGRAD_CHECKSUM]) {
     uint32_t sum = 0;
-    for (int i = 0; i < count; i++)
-        sum += (uint32_t)crc32_z(checksum_of_name(&entry[i]), entry[i].data, sgrad_view_bytes(&entry[i].view));
+    for (int i = 0; i < count; i++) {
+        const size_t bytes = sgrad_view_bytes(&entry[i].view);
+        uLong crc = checksum_of_name(&entry[i]);
+        for (size_t at = 0, n; at < bytes; at += n) {
+            n = bytes - at < BUFFER ? bytes - at : BUFFER;
+            crc = crc32_z(crc, (const Bytef *)entry[i].data + at, n);
+            sgrad_mapped_leave((const Bytef *)entry[i].data + at, n);
+        }
+        sum += (uint32_t)crc;
+    }
     snprintf(text, SGRAD_CHECKSUM, "%08x", sum);
 }
 

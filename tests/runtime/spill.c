@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { SLOTS = 5, TURNS = 20 };
@@ -131,6 +133,72 @@ static void returns_tensors(void **state) {
     free(is);
 }
 
+/* Returns a descriptor of the file without a name in the scratch folder. */
+static int nameless_file(void) {
+    for (int file = 3; file < 1024; file++) {
+        char link[32], target[4096];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+        const ssize_t length = readlink(link, target, sizeof target - 1);
+        if (length < 0) continue;
+        target[length] = 0;
+        if (!strncmp(target, scratch(), strlen(scratch())) && strstr(target, "(deleted)")) return file;
+    }
+    return -1;
+}
+
+/* The second room has the space of the first one: the file does not grow. */
+static void gives_rooms(void **state) {
+    (void)state;
+    enum { BYTES = 5000003 };
+    struct sgrad_spill *spill;
+    struct stat before, after;
+    char *one, *other;
+    assert_done(sgrad_spill_open(scratch(), &spill));
+    assert_done(sgrad_spill_room(spill, BYTES, (void **)&one));
+    memset(one, 7, BYTES);
+    sgrad_mapped_leave(one, BYTES);
+    assert_done(sgrad_spill_flush(spill));
+    for (int i = 0; i < BYTES; i++) assert_int_equal(one[i], 7);
+    sgrad_spill_room_free(spill, one);
+    assert_int_equal(fstat(nameless_file(), &before), 0);
+    assert_done(sgrad_spill_room(spill, BYTES - 4096, (void **)&one));
+    assert_int_equal(fstat(nameless_file(), &after), 0);
+    assert_int_equal(before.st_size, after.st_size);
+    assert_done(sgrad_spill_room(spill, 1, (void **)&other));
+    *other = 5;
+    assert_int_equal(sgrad_spill_room(spill, (size_t)1 << 60, (void **)&other), SGRAD_EIO);
+    assert_int_equal(*other, 5);
+    sgrad_spill_room_free(spill, one);
+    sgrad_spill_room_free(spill, other);
+    sgrad_spill_close(spill);
+}
+
+/* A file that is cut has pages that cannot be read, like a file on a broken disk. */
+static void reports_lost_pages(void **state) {
+    (void)state;
+    struct sgrad_spill *spill;
+    void *memory;
+    char said[512] = "";
+    int message[2], status;
+    assert_done(sgrad_spill_open(scratch(), &spill));
+    assert_done(sgrad_spill_room(spill, 10000, &memory));
+    assert_int_equal(pipe(message), 0);
+    const pid_t child = fork();
+    if (!child) {
+        dup2(message[1], STDERR_FILENO);
+        if (ftruncate(nameless_file(), 0)) _exit(3);
+        _exit(((volatile char *)memory)[5000]);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    assert_true(read(message[0], said, sizeof said - 1) > 0);
+    assert_non_null(strstr(said, scratch()));
+    assert_non_null(strstr(said, "cannot be read: Input/output error; check the disk"));
+    close(message[0]), close(message[1]);
+    sgrad_spill_room_free(spill, memory);
+    sgrad_spill_close(spill);
+}
+
 static void refuses_folders(void **state) {
     (void)state;
     struct sgrad_spill *spill;
@@ -159,6 +227,8 @@ int main(int argc, char **argv) {
         sentence("a file returns the contents that were moved to it, in order", returns_contents),
         sentence("a tensor in the file has the changes of its copies, and of tasks", settles_tensors),
         sentence("a tensor returns from the file to memory with its content", returns_tensors),
+        sentence("copies of data use space that was reserved before", gives_rooms),
+        sentence("a page that cannot be read ends the process with a message", reports_lost_pages),
         sentence("folders without a disk, or without enough space, are refused", refuses_folders),
     };
     return run_sentences(argc, argv, tests, context_open, context_close);
