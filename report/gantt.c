@@ -1,5 +1,5 @@
-/* gantt.c: draws the timeline of a trace: a row for each worker, coloured by kind of task, and one for each rank's messages; a
- * dashed line at the end of each step.
+/* gantt.c: draws the timeline of a trace: a row for each worker, coloured by kind of task, and rows for each rank's messages and
+ * moves; a dashed line at the end of each step.
  *
  * Tasks of one kind with gaps of less than a pixel are drawn as one; likewise messages. */
 #include "report/lines.h"
@@ -74,6 +74,15 @@ static void write_messages(FILE *to, const struct picture *picture) {
     free(arrow);
 }
 
+static void write_moves(FILE *to, const struct picture *picture) {
+    const struct sgrad__timeline *t = picture->timeline;
+    for (const struct sgrad__timeline_move *m = t->move; m < t->move + t->moves; m++) {
+        const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
+        if (begin < end && picture->lines.of_disk[m->rank] >= 0)
+            write_box(to, begin, end, picture->lines.of_disk[m->rank], 0.25, m->reads ? SGRAD__FETCH_COLOR : SGRAD__STORE_COLOR);
+    }
+}
+
 /* ---- the plot ---- */
 
 static void write_names(FILE *to, const struct picture *picture) {
@@ -92,6 +101,9 @@ static void write_key(FILE *to, const struct sgrad__timeline *timeline) {
         fputs(" noenhanced", to);
     }
     if (timeline->ranks > 1) fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title 'message'", SGRAD__MESSAGE_COLOR);
+    if (timeline->moves)
+        fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title 'store', NaN with lines lw 8 lc rgb '#%06x' title 'fetch'",
+                SGRAD__STORE_COLOR, SGRAD__FETCH_COLOR);
 }
 
 static void write_gantt(FILE *to, const void *of) {
@@ -101,6 +113,7 @@ static void write_gantt(FILE *to, const void *of) {
     for (int i = 0; i < p->lines.count; i++)
         if (p->lines.row[i] >= 0) write_tasks(to, p, i);
     write_messages(to, p);
+    write_moves(to, p);
     fputs("END\n", to);
     write_names(to, p);
     fprintf(to, "set xrange [0:%.4f]\nset yrange [%.1f:0.5]\nset xlabel 'ms'\nset style fill solid 1 noborder\n", t->length,

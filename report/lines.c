@@ -31,7 +31,8 @@ static void mark_busiest(const struct sgrad__timeline *timeline, int rank, int m
 
 static void add_line(struct sgrad__lines *lines, int row, int rank) {
     if (row >= 0) lines->of_row[row] = lines->count, lines->workers++;
-    else lines->of_rank[rank] = lines->count;
+    else
+        (row == SGRAD__LINE_MOVES ? lines->of_disk : lines->of_rank)[rank] = lines->count;
     lines->row[lines->count] = row;
     lines->rank[lines->count++] = rank;
 }
@@ -48,22 +49,25 @@ static char *sentence(const struct sgrad__timeline *timeline, const struct sgrad
 }
 
 void sgrad__lines_pick(const struct sgrad__timeline *timeline, struct sgrad__lines *lines) {
-    const int receives = timeline->ranks > 1, all = timeline->rows + receives * timeline->ranks;
+    const int receives = timeline->ranks > 1, moves = timeline->moves > 0, least = 1 + receives + moves,
+              all = timeline->rows + (receives + moves) * timeline->ranks;
     const int room = all < SGRAD__LINES ? all : SGRAD__LINES,
-              ranks = timeline->ranks <= SGRAD__LINES / 2 ? timeline->ranks : SGRAD__LINES / 2;
-    const int each = all <= SGRAD__LINES ? timeline->rows : SGRAD__LINES / ranks - receives;
+              ranks = timeline->ranks <= SGRAD__LINES / least ? timeline->ranks : SGRAD__LINES / least;
+    const int each = all <= SGRAD__LINES ? timeline->rows : SGRAD__LINES / ranks - receives - moves;
     bool *shown = sgrad_xcalloc((size_t)timeline->rows, sizeof *shown);
     *lines = (struct sgrad__lines){ .row = sgrad_xcalloc((size_t)room, sizeof *lines->row),
-                                .rank = sgrad_xcalloc((size_t)room, sizeof *lines->rank),
-                                .of_row = sgrad_xcalloc((size_t)timeline->rows, sizeof *lines->of_row),
-                                .of_rank = sgrad_xcalloc((size_t)timeline->ranks, sizeof *lines->of_rank) };
+                                    .rank = sgrad_xcalloc((size_t)room, sizeof *lines->rank),
+                                    .of_row = sgrad_xcalloc((size_t)timeline->rows, sizeof *lines->of_row),
+                                    .of_rank = sgrad_xcalloc((size_t)timeline->ranks, sizeof *lines->of_rank),
+                                    .of_disk = sgrad_xcalloc((size_t)timeline->ranks, sizeof *lines->of_disk) };
     for (int i = 0; i < timeline->rows; i++) lines->of_row[i] = -1;
-    for (int r = 0; r < timeline->ranks; r++) lines->of_rank[r] = -1;
+    for (int r = 0; r < timeline->ranks; r++) lines->of_rank[r] = lines->of_disk[r] = -1;
     for (int r = 0; r < ranks; r++) {
         mark_busiest(timeline, r, each, shown);
         for (int i = timeline->first_row[r]; i < timeline->first_row[r + 1]; i++)
             if (shown[i]) add_line(lines, i, r);
-        if (receives) add_line(lines, -1, r);
+        if (receives) add_line(lines, SGRAD__LINE_MESSAGES, r);
+        if (moves) add_line(lines, SGRAD__LINE_MOVES, r);
     }
     if (all > SGRAD__LINES) lines->left_out = sentence(timeline, lines, ranks, each);
     free(shown);
@@ -74,12 +78,13 @@ void sgrad__lines_free(struct sgrad__lines *lines) {
     free(lines->rank);
     free(lines->of_row);
     free(lines->of_rank);
+    free(lines->of_disk);
     free(lines->left_out);
     *lines = (struct sgrad__lines){ 0 };
 }
 
 char *sgrad__lines_name(const struct sgrad__timeline *timeline, const struct sgrad__lines *lines, int line) {
     const int row = lines->row[line];
-    return row < 0 ? sgrad_format("rank %d receives", lines->rank[line])
+    return row < 0 ? sgrad_format("rank %d %s", lines->rank[line], row == SGRAD__LINE_MOVES ? "disk" : "receives")
                    : sgrad_format("rank %d worker %d", lines->rank[line], timeline->row[row].worker);
 }

@@ -46,6 +46,16 @@ static void add_messages(const struct sgrad__timeline *timeline, const struct sg
     free(text);
 }
 
+static void add_moves(const struct sgrad__timeline *timeline, const struct sgrad__lines *lines, json_t *boxes) {
+    for (const struct sgrad__timeline_move *m = timeline->move; m < timeline->move + timeline->moves; m++) {
+        const double begin = fmax(0, m->begin), end = fmin(timeline->length, m->end);
+        if (begin >= end || lines->of_disk[m->rank] < 0) continue;
+        char *name = sgrad_format("%s %s", m->reads ? "fetch" : "store", m->name);
+        json_array_append_new(boxes, box(lines->of_disk[m->rank], begin, end, m->reads ? "fetch" : "store", name));
+        free(name);
+    }
+}
+
 /* Returns [step, ms] of the end of each step. */
 static json_t *steps_as_json(const struct sgrad__timeline *timeline) {
     json_t *steps = json_array();
@@ -65,9 +75,14 @@ static json_t *timeline_as_json(const struct sgrad__timeline *timeline) {
             json_array_append_new(boxes, box(line, task->begin, task->end, timeline->kinds.kind[task->kind].name, task->name));
     }
     add_messages(timeline, &lines, boxes);
+    add_moves(timeline, &lines, boxes);
     for (int k = 0; k < timeline->kinds.count; k++)
         json_object_set_new(colors, timeline->kinds.kind[k].name, json_sprintf("#%06x", timeline->kinds.kind[k].color));
     if (timeline->ranks > 1) json_object_set_new(colors, "message", json_sprintf("#%06x", SGRAD__MESSAGE_COLOR));
+    if (timeline->moves) {
+        json_object_set_new(colors, "store", json_sprintf("#%06x", SGRAD__STORE_COLOR));
+        json_object_set_new(colors, "fetch", json_sprintf("#%06x", SGRAD__FETCH_COLOR));
+    }
     json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:s?}", "rows", names_as_json(timeline, &lines), "boxes", boxes, "steps",
                              steps_as_json(timeline), "colors", colors, "left_out", lines.left_out);
     sgrad__lines_free(&lines);

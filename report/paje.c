@@ -1,5 +1,5 @@
-/* paje.c: reads worker states, memory use and copies, which only paje.trace contains. Its fields are separated by tabs; times are
- * in ms of StarPU's clock:
+/* paje.c: reads worker states, memory use, copies and moves, which only paje.trace contains. Its fields are separated by tabs;
+ * times are in ms of StarPU's clock:
  *
  *     10 time worker WS "state"                      new state of a worker: the name of a task, or a state of StarPU
  *     20 time worker WS "name" …                     the same, with more on the task
@@ -7,6 +7,7 @@
  *     13 time node use MiB                           new use of a memory node
  *     24 time kind rank bytes node com_N handle "name" X Y     a copy leaves its memory node
  *     19 time kind rank bytes node com_N                       and arrives at another
+ *     9 time prog_event p "store begins name"                  a move to or from a file begins or ends (runtime/trace.c)
  */
 #include "report/timeline.h"
 #include "runtime/runtime.h"
@@ -142,14 +143,42 @@ static void see_arrival(struct search *search, const struct line *line) {
     if (n >= 0 && search->t->copy[search->copy[n]].to < 0) search->t->copy[search->copy[n]].to = node;
 }
 
+/* ---- moves ---- */
+
+static void see_move(struct search *search, const struct line *line) {
+    struct sgrad__timeline *t = search->t;
+    struct sgrad__timeline_move move = { .begin = line->ms - t->start, .end = t->length };
+    char kind[8], edge[8];
+    int from = 0;
+    if (line->count < 5 || strcmp(line->field[2], "prog_event") != 0 ||
+        sscanf(line->field[4], "%7s %7s %n", kind, edge, &from) != 2)
+        return;
+    move.reads = strcmp(kind, "fetch") == 0;
+    if (!move.reads && strcmp(kind, "store") != 0) return;
+    move.rank = atoi(line->field[3]); /* "3_p" of rank 3; with a single rank "p" */
+    if (move.rank < 0 || move.rank >= t->ranks) return;
+    if (strcmp(edge, "begins") == 0) {
+        move.name = sgrad_format("%s", line->field[4] + from);
+        t->move = sgrad_array_grow(t->move, t->moves, sizeof move);
+        t->move[t->moves++] = move;
+        return;
+    }
+    for (int i = t->moves - 1; i >= 0; i--) {
+        struct sgrad__timeline_move *m = &t->move[i];
+        if (m->rank != move.rank || m->reads != move.reads || strcmp(m->name, line->field[4] + from) != 0) continue;
+        m->end = move.begin;
+        return;
+    }
+}
+
 /* ---- the file ---- */
 
 static void see(struct search *search, const struct line *line) {
     static const struct {
         const char *event;
         void (*see)(struct search *search, const struct line *line);
-    } events[] = { { "10", see_state },  { "20", see_state },     { "11", see_state },  { "12", see_state },
-                   { "13", see_memory }, { "24", see_departure }, { "19", see_arrival } };
+    } events[] = { { "10", see_state },  { "20", see_state },     { "11", see_state },   { "12", see_state },
+                   { "13", see_memory }, { "24", see_departure }, { "19", see_arrival }, { "9", see_move } };
     for (size_t i = 0; i < sizeof events / sizeof *events && line->count > 2; i++)
         if (strcmp(line->field[0], events[i].event) == 0) events[i].see(search, line);
 }

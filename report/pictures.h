@@ -8,7 +8,10 @@
 
 #include <stdio.h>
 
-#define SGRAD__MESSAGE_COLOR 0xc0392b   /* 0xRRGGBB */
+/* 0xRRGGBB: of messages; of moves to and from a file. */
+#define SGRAD__MESSAGE_COLOR 0xc0392b
+#define SGRAD__STORE_COLOR   0x7d5a33
+#define SGRAD__FETCH_COLOR   0x3aa6c4
 
 /* ---- plot.c: gnuplot ---- */
 

@@ -132,6 +132,8 @@ void sgrad__timeline_free(struct sgrad__timeline *timeline) {
     free(timeline->memory);
     for (int i = 0; i < timeline->copies; i++) free(timeline->copy[i].name);
     free(timeline->copy);
+    for (int i = 0; i < timeline->moves; i++) free(timeline->move[i].name);
+    free(timeline->move);
     free(timeline->message);
     free(timeline->row);
     free(timeline->first_row);

@@ -63,6 +63,13 @@ struct sgrad__timeline_copy {
     double bytes;
     char *name;                         /* of the tensor */
 };
+/* A move of a tensor between memory and a file (--spill). */
+struct sgrad__timeline_move {
+    int rank;
+    bool reads;        /* from the file */
+    char *name;        /* of the tensor */
+    double begin, end; /* ms */
+};
 /* A worker. */
 struct sgrad__timeline_row {
     int rank, worker;                   /* the worker's number within the rank, from StarPU */
@@ -71,7 +78,7 @@ struct sgrad__timeline_row {
     int first_span, spans;              /* its spans: first index and number in timeline.span */
 };
 struct sgrad__timeline {
-    int ranks, rows, tasks, messages, parcels, spans, memories, copies, jobs, befores;
+    int ranks, rows, tasks, messages, parcels, spans, memories, copies, moves, jobs, befores;
     int steps, first_step;              /* number of training steps, from the first to the last with tasks; the first one */
     double start;                       /* start of the first task: ms of StarPU's clock */
     double length;                      /* ms from the start of the first task to the end of the last */
@@ -85,6 +92,7 @@ struct sgrad__timeline {
     struct sgrad__timeline_span *span;  /* sorted by row, then begin */
     struct sgrad__timeline_memory *memory;      /* of each rank in order of time; also before and after the tasks */
     struct sgrad__timeline_copy *copy;
+    struct sgrad__timeline_move *move;  /* in the order in which they begin */
     struct sgrad__timeline_job *job;    /* sorted by id */
     int64_t *before;                    /* ids of jobs; some of these jobs are older than the trace and not in job */
     double *step_end;                   /* [steps]: end of the last task of each step, in ms */
@@ -106,7 +114,7 @@ int sgrad__timeline_read_parcels(const char *folder, struct sgrad__timeline *tim
 /* Returns "bucket 3 (layer3.0.conv2.weight, layer3.0.bn1.weight and 3 more)"; the caller must free it. */
 char *sgrad__timeline_parcel_text(const struct sgrad__timeline_parcel *parcel);
 
-/* paje.c: adds spans, memory use and copies from paje.trace. Tasks and rows must be sorted. */
+/* paje.c: adds spans, memory use, copies and moves from paje.trace. Tasks and rows must be sorted. */
 int sgrad__timeline_read_paje(const char *folder, struct sgrad__timeline *timeline);
 
 #endif

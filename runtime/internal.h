@@ -162,6 +162,8 @@ int sgrad__cuda_devices(void);      /* number of usable CUDA devices; 0 without 
 int sgrad__trace_prepare(const char *folder, const struct sgrad_kind *const *kinds);
 void sgrad__trace_collect(const struct sgrad_context *context);     /* after StarPU has stopped, before MPI stops */
 void sgrad__trace_convert(const struct sgrad_context *context);     /* after MPI has stopped */
+/* Records the begin or the end of a move of tensor NAME between memory and a file. On any thread. */
+void sgrad__trace_move(const char *name, bool writes, bool begins);
 /* Corrects FOLDER/paje.trace for ViTE (paje.c), and warns of each rank whose events are incomplete. FOLDER must end in '/'. */
 void sgrad__paje_mend(const char *folder, int ranks);
 

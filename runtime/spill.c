@@ -229,8 +229,10 @@ static void execute(struct sgrad_spill *spill, struct transfer *t, const struct 
     t->begun = true;
     if (!spill->active++) spill->since = sgrad_time_monotonic();
     sgrad_monitor_unlock(spill->monitor);
+    sgrad__trace_move(t->is.tensor->name, t->writes, true);
     const char *why = move_now(spill, t, &place, by);
     if (why) fail(spill, t, why);
+    sgrad__trace_move(t->is.tensor->name, t->writes, false);
     sgrad_monitor_lock(spill->monitor);
     *(t->writes ? &spill->totals.written : &spill->totals.read) += (double)place.bytes;
     if (!--spill->active) spill->totals.seconds += sgrad_time_monotonic() - spill->since;

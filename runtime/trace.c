@@ -76,6 +76,13 @@ void sgrad_trace_step_ends(long step) {
     starpu_fxt_trace_user_event_string(text);
 }
 
+void sgrad__trace_move(const char *name, bool writes, bool begins) {
+    char text[96];
+    if (!folder) return;
+    snprintf(text, sizeof text, "%s %s %s", writes ? "store" : "fetch", begins ? "begins" : "ends", name);
+    starpu_fxt_trace_user_event_string(text);
+}
+
 static char *events_of(int rank) { return sgrad_format("%sevents_%d", folder, rank); }
 
 static void keep_events(const char *data, size_t bytes, int rank) {
