@@ -168,7 +168,10 @@ static int write_run(const char *folder, const struct sgrad_plan_query *query, c
     char *config = sgrad_format("%s/config.json", folder), *metrics = sgrad_format("%s/metrics.jsonl", folder);
     char *begun = sgrad_format("stargrad plan --simulate: %s on %d of %s", query->work->model, row->nodes, query->machine->name);
     struct sgrad_file file;
-    int error = sgrad_json_write(config, json_pack("{s:s, s:b, s:s}", "begun", begun, "simulated", 1, "samples", "samples"), 17);
+    json_t *is = json_pack("{s:s, s:b, s:s, s:{s:s}, s:{s:s, s:f, s:b}}", "begun", begun, "simulated", 1, "samples", "samples",
+                           "identity", "model", query->work->model, "options", "data", query->train->data.name, "batch",
+                           row->batch, "recompute", query->train->model.recompute);
+    int error = sgrad_json_write(config, is, 17);
     if (!error) error = sgrad_file_begin(metrics, &file);
     for (size_t i = 0; i < json_array_size(steps) && !error; i++) {
         const json_t *step = json_array_get(steps, i);

@@ -287,6 +287,19 @@ if [ -r "$simulated" ] && command -v smpirun >/dev/null; then
 		mv out "moved-$speed"
 	done
 	[ ! -e nowhere ] || wrong 'plan --simulate --spill: creates the folder'
+	if "$STARGRAD" plan "${few[@]}" "${within[@]}" --machine disk-2e7.json --trace --out moves >out 2>err; then
+		passes report moves/nodes-1 --json
+		python3 - <<'END' || wrong 'report: a simulated trace without moves'
+import json
+moves, page = json.load(open("out"))["moves"], open("moves/nodes-1/report.html").read()
+assert moves["written_mb"] > 50 and moves["waiting_seconds"] > .8 * moves["step_seconds"] and "finding" in moves, moves
+assert '"rank 0 disk"' in page and page.count('"store","store ') > 20 and page.count('"fetch","fetch ') > 20
+END
+	elif grep -q 'this build has no FxT' err; then
+		echo 'no traces of simulated runs: their StarPU was built without FxT'
+	else
+		wrong "plan --simulate --trace: $(cat err)"
+	fi
 	passes plan "${few[@]}" --nodes 2 --simulate --memory 2G --machine "$machines/xeon-amx.json"
 	says '^2 nodes: all buffers stay in memory$'
 	refuses 1 '--memory 20M is too little: a rank requires [0-9]*M with --spill, .*; give --memory [0-9]*M, a smaller' plan "${few[@]}" \
