@@ -190,6 +190,7 @@ struct sgrad__memory_limit {
     int moved;                          /* number of the first tensors of sgrad__homes that are in the file */
     struct sgrad_spill_speed speed;     /* of this folder */
     double flops, bandwidth;            /* of a worker, per second: for tasks that have not been measured */
+    double task;                        /* most bytes of the operands of a fused GPU task, without moves; 0: any number */
     double instruction;                 /* bytes that each added instruction takes in other memory */
     int instructions;                   /* those of the step without a limit, whose bytes are not part of the limit */
 };

@@ -119,11 +119,34 @@ static int64_t large_batch(const struct sgrad__run *run, int64_t views) {
     return more < views ? views : more - more % views;
 }
 
-double sgrad__evaluation_memory(const struct sgrad__run *run) {
+/* Returns the program of an evaluation without views; NULL: it cannot be built. */
+static struct sgrad__program *build_usual(const struct sgrad__run *run) {
     const int64_t batch = large_batch(run, 1);
     const struct sgrad_program_options o = sgrad__run_program_options(run, false, batch, run->evaluation.micro);
     struct sgrad__program *program;
-    if (sgrad__program_build(run->graph, &o, &program)) return 0;
+    return sgrad__program_build(run->graph, &o, &program) ? NULL : program;
+}
+
+double sgrad__evaluation_weight_bytes(const struct sgrad__run *run) {
+    enum { STARTED = 3 };       /* tasks that StarPU prepares at the same time */
+    struct sgrad__program *program = build_usual(run);
+    const double all = sgrad__graph_memory(run->graph);
+    double most = program ? 0 : all;
+    for (int i = 0; program && i < program->instruction_count; i++) {
+        const struct sgrad__instruction *in = &program->instruction[i];
+        double bytes = 0;
+        for (int j = 0; j < in->call->operands; j++)
+            if (in->operand[j] >= 0 && program->buffer[in->operand[j]].lent)
+                bytes += (double)sgrad_view_bytes(&program->buffer[in->operand[j]].view);
+        if (bytes > most) most = bytes;
+    }
+    sgrad__program_destroy(program);
+    return STARTED * most < all ? STARTED * most : all;
+}
+
+double sgrad__evaluation_memory(const struct sgrad__run *run) {
+    struct sgrad__program *program = build_usual(run);
+    if (!program) return 0;
     struct sgrad__memory memory = sgrad__program_memory(program, run->context->cpus, NULL);
     if (run->batch.limit.gpu) memory.workspaces = (double)sgrad__program_gpu_workspace(program);
     sgrad__program_destroy(program);

@@ -24,6 +24,9 @@
  * been measured on this machine. */
 static const double FLOPS = 20e12, BANDWIDTH = 1e12;
 static const double MIB = 1 << 20;  /* the M of options */
+/* Bytes of the operands of a fused task of an evaluation, so that not all weights are needed at the same time. It must not depend
+ * on the limit: else the lowest limit would change with it. */
+static const double TASK = 64 << 20;
 
 static bool spills(const struct sgrad__run *run) {
     const char *spill = run->options.parallel.spill;
@@ -60,7 +63,7 @@ int sgrad__run_check_gpu_limit(const struct sgrad__run *run) {
 }
 
 struct sgrad__memory_limit sgrad__run_gpu_limit(void) {
-    return (struct sgrad__memory_limit){ .waves = true, .gpu = true, .flops = FLOPS, .bandwidth = BANDWIDTH };
+    return (struct sgrad__memory_limit){ .waves = true, .gpu = true, .flops = FLOPS, .bandwidth = BANDWIDTH, .task = TASK };
 }
 
 int sgrad__run_open_gpu_limit(struct sgrad__run *run) {
@@ -71,8 +74,8 @@ int sgrad__run_open_gpu_limit(struct sgrad__run *run) {
     return sgrad_spill_open_ram(&limit->file);
 }
 
-/* Returns the bytes on the GPU that steps cannot use, if MOVED homes live in main memory. An evaluation uses weights there in any
- * case. */
+/* Returns the bytes on the GPU that steps cannot use, if MOVED homes live in main memory. StarPU copies such weights to the GPU for
+ * an evaluation. */
 static double other_bytes(const struct sgrad__run *run, int moved) {
     double bytes = SGRAD_GPU_LIBRARIES + sgrad_gpu_memory_chunks() + sgrad__training_memory(run->training);
     struct sgrad__homes homes = sgrad__homes_find(run->training);
@@ -81,6 +84,7 @@ static double other_bytes(const struct sgrad__run *run, int moved) {
         if (average) bytes += (double)sgrad_view_bytes(&average->view);
     }
     bytes -= sgrad__homes_bytes(&homes, 0, moved);
+    if (moved > homes.states) bytes += sgrad__evaluation_weight_bytes(run);
     sgrad__homes_free(&homes);
     return bytes + run->batch.evaluation_memory;
 }

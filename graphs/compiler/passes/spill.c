@@ -33,6 +33,9 @@
 const struct sgrad_kernel sgrad__store_kernel = { .name = "store", .kind = &sgrad_input_kind, .flops = sgrad_no_flops };
 const struct sgrad_kernel sgrad__fetch_kernel = { .name = "fetch", .kind = &sgrad_input_kind, .flops = sgrad_no_flops };
 
+/* Bytes: smaller buffers without samples are not placed on a GPU. Those of StarPU keep their memory in all steps there (arena.c). */
+enum { LEAST_ON_GPU = 16 << 10 };
+
 /* The instructions that use planned buffers. */
 struct sequence {
     struct sgrad__residence_problem is;
@@ -91,14 +94,15 @@ static void add_task(struct sequence *s, const struct sgrad__program *p, int i, 
 /* ---- planned buffers ---- */
 
 /* Marks the buffers whose memory is planned: those with samples, and other large ones, such as gradients, that no message uses
- * and that are used in all steps. */
+ * and that are used in all steps. On a GPU: only those that its tasks use. */
 static void choose_planned(const struct sgrad_builder *builder) {
     struct sgrad__program *p = builder->p;
     bool *computed = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *computed);      /* a GPU uses it */
+    const size_t least = builder->o->limit.gpu ? LEAST_ON_GPU : SGRAD__SMALLEST_MOVE;
     for (int b = 0; b < p->buffer_count; b++) {
         struct sgrad__buffer *is = &p->buffer[b];
         is->planned = is->lifetime == SGRAD_TRANSIENT && is->copies == 1 && !is->lent &&
-                      (is->rows || sgrad_view_bytes(&is->view) >= SGRAD__SMALLEST_MOVE);
+                       (is->rows || sgrad_view_bytes(&is->view) >= least);
     }
     for (int i = 0; i < p->instruction_count; i++)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
