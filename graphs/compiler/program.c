@@ -276,8 +276,8 @@ static double bytes_of(const struct sgrad__program *p, const struct sgrad_progra
 
 /* Returns the program that occupies at most LIMIT bytes; NULL: none is found. The arena has gaps between buffers, so that a
  * program may occupy more than planned; the plan then gets less. WHOLE: the program without moves. */
-static struct sgrad__program *build_within(struct sgrad_graph *graph, const struct sgrad_program_options *options, double limit,
-                                           const struct sgrad__program *whole) {
+static struct sgrad__program *try_within(struct sgrad_graph *graph, const struct sgrad_program_options *options, double limit,
+                                         const struct sgrad__program *whole) {
     enum { TRIES = 12 };
     struct sgrad__memory memory = memory_of(whole, options);
     double planned = limit - (memory.messages + memory.inputs + memory.workspaces);
@@ -290,6 +290,15 @@ static struct sgrad__program *build_within(struct sgrad_graph *graph, const stru
         planned *= 0.99 * allowed / memory.activations;
     }
     return NULL;
+}
+
+/* The same. If the fastest plan has too many moves, whose instructions occupy memory too, uses a simple one. */
+static struct sgrad__program *build_within(struct sgrad_graph *graph, const struct sgrad_program_options *options, double limit,
+                                           const struct sgrad__program *whole) {
+    struct sgrad_program_options simple = *options;
+    struct sgrad__program *p = try_within(graph, options, limit, whole);
+    simple.limit.simple = true;
+    return p || !options->limit.spills ? p : try_within(graph, &simple, limit, whole);
 }
 
 double sgrad__program_least_memory(struct sgrad_graph *graph, const struct sgrad_program_options *options) {

@@ -186,6 +186,7 @@ struct sgrad__memory_limit {
     bool gpu;                           /* it is a limit of the memory of the rank's only GPU; moves go to main memory */
     bool waves;                         /* a rank of the run has a limit: see wave_of (program.c); the same on all ranks */
     bool spills;                        /* buffers are moved */
+    bool simple;                        /* by the first rule only (passes/residence.c), which needs few moves */
     struct sgrad_spill *file;           /* to this file; may be NULL if the program is never allocated */
     int moved;                          /* number of the first tensors of sgrad__homes that are in the file */
     struct sgrad_spill_speed speed;     /* of this folder */

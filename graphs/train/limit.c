@@ -180,30 +180,27 @@ static double least_of(struct sgrad__run *run, int moved, struct sgrad__memory_u
     return use->other + (steps > use->evaluation ? steps : use->evaluation);
 }
 
-/* Returns an error that names the lowest possible limit. */
+/* Returns an error that names the lowest possible limit, with layers that are recomputed if this helps. */
 static int refuse(struct sgrad__run *run) {
     const struct sgrad_parallel_options *o = &run->options.parallel;
-    const bool spills = run->batch.limit.spills, recomputes = run->options.model.recompute;
+    const bool spills = run->batch.limit.spills;
     struct sgrad__homes homes = sgrad__homes_find(run->training);
-    const int moved[] = { homes.states, homes.count };
-    struct sgrad__memory_use use, best;
-    double least = least_of(run, 0, &best);
-    if (!spills && !recomputes) {       /* layers are then recomputed, if this helps */
-        sgrad__graph_recompute_blocks(run->graph);
-        const double other = least_of(run, 0, &use);
-        if (other < least) least = other, best = use;
-    }
-    for (int i = 0; spills && i < 2; i++) {
-        const double other = least_of(run, moved[i], &use);
-        if (other < least) least = other, best = use;
+    const int moved[] = { 0, homes.states, homes.count };
+    struct sgrad__memory_use use, best = { 0 };
+    double least = INFINITY;
+    for (int again = run->options.model.recompute; again < 2; again++) {
+        if (again) sgrad__graph_recompute_blocks(run->graph);
+        for (int i = 0; i < (spills ? 3 : 1); i++) {
+            const double other = least_of(run, moved[i], &use);
+            if (other < least) least = other, best = use;
+        }
     }
     sgrad__homes_free(&homes);
     return sgrad_log_error(SGRAD_ENOMEM,
                            "--memory %.0fM is too little: a rank requires %.0fM%s, of which %.0fM are not used by steps; give "
-                           "--memory %.0fM, %sa smaller --micro-batch%s",
+                           "--memory %.0fM, %sor a smaller --micro-batch",
                            (double)o->memory / MIB, least / MIB, spills ? " with --spill" : "", best.other / MIB,
-                           1.02 * least / MIB, !spills ? "--spill DIR, or " : recomputes ? "or " : "",
-                           spills && !recomputes ? ", or --recompute" : "");
+                           1.02 * least / MIB, spills ? "" : "--spill DIR, ");
 }
 
 /* Weights of which ranks store shares are gathered for recomputations: then each rank recomputes the layers that any rank has
@@ -237,11 +234,17 @@ static int settle(struct sgrad__run *run, int moved) {
     return error;
 }
 
-/* Moves as little as possible, unless a step is predicted to be faster if it moves more. */
+/* Moves as little as possible, unless a step is predicted to be faster if it moves more. If nothing else suffices, moves as much
+ * as possible, and recomputes layers. */
 static int choose_moved(struct sgrad__run *run) {
     const bool spills = run->batch.limit.spills;
-    const int moved = sgrad__homes_choose(run->training, spills, predict, run);
-    if (moved < 0) return !spills && choose_recomputed(run) ? 0 : refuse(run);
+    int moved = sgrad__homes_choose(run->training, spills, predict, run);
+    if (moved < 0) {
+        struct sgrad__homes homes = sgrad__homes_find(run->training);
+        moved = spills ? homes.count : 0;
+        sgrad__homes_free(&homes);
+        if (!set_limit(run, moved) || !choose_recomputed(run)) return refuse(run);
+    }
     set_limit(run, moved);
     return spills ? settle(run, moved) : 0;
 }
@@ -297,7 +300,7 @@ int sgrad__run_limit_memory(struct sgrad__run *run) {
     if (run->options.parallel.memory) {
         sgrad__run_measure_memory(run);
         error = choose_moved(run);
-        if (!error && run->batch.limit.spills) choose_recomputed(run);
+        if (!error && run->batch.limit.spills && !run->batch.recomputation.layers) choose_recomputed(run);
         if (!error) error = reserve_copies(run);
     }
     error = sgrad__run_agree(run, error);

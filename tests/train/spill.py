@@ -101,10 +101,42 @@ def test_other_options():
         equal(*RESNET, *more)
 
 
+DROPS = ("--model", "gpt:layers=3,heads=4,width=256,context=128,vocabulary=1024,dropout=0.1", "--data", f"text:{TEXT},128", "--batch", 32,
+         "--micro-batch", 8, "--optimizer", "adamw", *BASE)
+SLOW = {"STARGRAD_SPILL_LIMIT": "60"}
+
+
+def again(said):
+    """The number of layers that a run recomputes, and the reason."""
+    found = re.search(r"^recompute  the activations of (\d+) of \d+ layers in the backward pass(.*)$", said, re.M)
+    return (int(found[1]), found[2]) if found else (0, "")
+
+
+@pytest.mark.parametrize("network", (RESNET, (*RESNET, "--precision", "bf16"), DROPS), ids=("resnet", "bf16", "gpt"))
+def test_recomputed(network):
+    """With a slow disk, layers are recomputed instead of moved. Without a folder, they are recomputed so that a step fits. Both have
+    the same bits."""
+    free, limited, fitting = folder("free"), folder("limited"), folder("fitting")
+    stargrad("train", *network, "--out", free)
+    limit = least(*network, "--out", folder("print")) + 10
+    slow = ("train", *network, "--memory", f"{limit}M", "--spill", disk())
+    said = stargrad(*slow, "--out", limited, env=SLOW)
+    layers, reason = again(said)
+    assert layers and re.search(r": predicted [\d.]+ s with this, [\d.]+ s if they are moved$", reason), said
+    assert again(stargrad(*slow, "--recompute", "--print", env=SLOW))[1] == ""
+    least_alone = stargrad("train", *network, "--memory", "1M", "--print", status=1)
+    limit = int(re.search(r"give --memory (\d+)M, --spill DIR, or a smaller", least_alone)[1])
+    said = stargrad("train", *network, "--out", fitting, "--memory", f"{limit}M")
+    layers, reason = again(said)
+    assert layers and reason == ": --memory is too little without this", said
+    for out in (limited, fitting):
+        assert losses(out) == losses(free) and content(out) == content(free), out
+
+
 def test_enough():
-    """Nothing is moved if all of it fits. Without a folder, too little memory is an error."""
+    """Nothing is moved or recomputed if all of it fits. Without a folder, too little memory is an error."""
     said = stargrad("train", *RESNET, "--memory", "4G", "--spill", disk(), "--print")
-    assert "all buffers stay in memory" in said and "store" not in said, said
+    assert "all buffers stay in memory" in said and "store" not in said and not again(said)[0], said
     said = stargrad("train", *RESNET, "--memory", "90M", "--print", status=1)
     assert said.count("\n") == 1 and "--memory 90M is too little" in said and "--spill DIR" in said, said
 

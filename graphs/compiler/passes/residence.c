@@ -417,7 +417,7 @@ static double plan(const struct sgrad__residence_problem *problem, enum rule rul
 
 double sgrad__residence_plan(const struct sgrad__residence_problem *problem, struct sgrad__residence *result) {
     const double too_many = plan(problem, LATEST, result);
-    for (enum rule rule = LATEST + 1; rule < RULES && !too_many && result->waited > 0; rule++) {
+    for (enum rule rule = LATEST + 1; rule < RULES && !problem->simple && !too_many && result->waited > 0; rule++) {
         struct sgrad__residence other, longer;
         if (plan(problem, rule, &other)) continue;
         longer = other.seconds < result->seconds ? *result : other;

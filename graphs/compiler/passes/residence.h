@@ -26,6 +26,7 @@ struct sgrad__residence_problem {
                                        on; -1: none */
     double limit;                   /* bytes in memory at any time */
     double write, read;             /* bandwidth of the file, bytes per second */
+    bool simple;                    /* buffers leave by the first rule only */
 };
 
 /* Buffer BUFFER is not in memory between two of its uses. */

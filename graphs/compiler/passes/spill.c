@@ -202,6 +202,7 @@ static struct sequence *open_sequence(const struct sgrad_builder *builder, int r
     s->is.running = running;
     s->is.task = s->task, s->is.bytes = s->bytes, s->is.fixed = s->fixed, s->is.home = s->home;
     s->is.over = s->over;
+    s->is.simple = limit->simple;
     s->is.write = limit->speed.write, s->is.read = limit->speed.read;
     s->instruction[s->is.tasks] = p->instruction_count;
     return s;
