@@ -74,8 +74,8 @@ int sgrad__run_open_gpu_limit(struct sgrad__run *run) {
     return sgrad_spill_open_ram(&limit->file);
 }
 
-/* Returns the bytes on the GPU that steps cannot use, if MOVED homes live in main memory. StarPU copies such weights to the GPU for
- * an evaluation. */
+/* Returns the bytes on the GPU that steps cannot use, if MOVED homes live in main memory. StarPU copies such weights to the GPU
+ * for an evaluation. */
 static double other_bytes(const struct sgrad__run *run, int moved) {
     double bytes = SGRAD_GPU_LIBRARIES + sgrad_gpu_memory_chunks() + sgrad__training_memory(run->training);
     struct sgrad__homes homes = sgrad__homes_find(run->training);

@@ -33,7 +33,8 @@
 const struct sgrad_kernel sgrad__store_kernel = { .name = "store", .kind = &sgrad_input_kind, .flops = sgrad_no_flops };
 const struct sgrad_kernel sgrad__fetch_kernel = { .name = "fetch", .kind = &sgrad_input_kind, .flops = sgrad_no_flops };
 
-/* Bytes: smaller buffers without samples are not placed on a GPU. Those of StarPU keep their memory in all steps there (arena.c). */
+/* Bytes: smaller buffers without samples are not placed on a GPU. Those of StarPU keep their memory in all steps there
+ * (arena.c). */
 enum { LEAST_ON_GPU = 16 << 10 };
 
 /* The instructions that use planned buffers. */
