@@ -1,13 +1,18 @@
 """A run with --memory stays within it, and has the same weights, bit by bit, as one without: data move to --spill."""
+import contextlib
+import errno
 import json
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
-from run import REFERENCE, command, content, events, folder, losses, main, pytest, ranks, resuming, stargrad, wait_for_steps
+from faults import faulty, read_calls
+from run import (FOLDER, RANKS, REFERENCE, Skip, by_rank, command, content, events, folder, long, losses, main, mpirun, pytest, ranks, resuming, stargrad,
+                 wait_for_steps)
 
 if not pytest:
     main(())
@@ -224,6 +229,167 @@ def test_ranks():
         said = ranks(2, "train", *words, "--cpus", 1, "--out", limited, "--memory", f"{limit + 5}M", "--spill", spill)
         assert words is not RESNET or moved(said)[0] > 1, said
         assert losses(limited) == losses(free) and content(limited) == content(free), words
+
+
+MEASURED = 32       # reads, and writes, by which a run measures the disk
+SOME = (*GPT, "--data", f"text:{TEXT},64", "--batch", 64, "--micro-batch", 16, "--cpus", 1)
+KFAC = (*RESNET, "--cpus", 1, "--optimizer", "kfac", "--kfac-factor-every", 1, "--kfac-eigen-every", 2)
+MESHES = ((2, (*SOME, "--mesh", "tensor=1d:2")), (2, (*SOME, "--mesh", "pipe=2")))
+MORE_MESHES = ((2, (*SOME, "--shard", "parameters")), (2, (*SOME, "--shard", "optimizer")), (4, (*SOME, "--mesh", "tensor=2d:2")),
+               (4, (*SOME, "--mesh", "data=2,pipe=2")), (2, KFAC))
+
+
+def on_ranks(commands, status=0):
+    return mpirun(len(commands), by_rank(*commands), status)
+
+
+def limited_rank(count, words, out, rank):
+    """The commands of COUNT ranks, of which RANK alone has the least memory."""
+    run = [command("train", *words, "--out", out) for _ in range(count)]
+    asks = [[*r, "--print"] for r in run]
+    asks[rank] += ["--memory", "1M", "--spill", disk()]
+    least_of_rank = re.search(r"give --memory (\d+)M", on_ranks(asks, 1))[1]
+    folder(out)
+    run[rank] += ["--memory", f"{least_of_rank}M", "--spill", disk()]
+    return run
+
+
+def same_on_all(count, words):
+    """One rank has a limit, and moves data. All ranks have the same order of messages."""
+    free, limited = folder("free"), folder("limited")
+    on_ranks([command("train", *words, "--out", free)] * count)
+    for rank in (0, count - 1):
+        run = limited_rank(count, words, limited, rank)
+        run[rank] = faulty(run[rank])
+        on_ranks(run)
+        calls = read_calls()
+        assert calls["pwrite"] > MEASURED and calls["pread"] > MEASURED, (words, rank, calls)
+        assert losses(limited) == losses(free) and content(limited) == content(free), (words, rank)
+
+
+@pytest.mark.parametrize("mesh", MESHES, ids=("tensor-1d", "pipe"))
+def test_a_rank_of_several(mesh):
+    same_on_all(*mesh)
+
+
+@long
+@pytest.mark.parametrize("mesh", MORE_MESHES, ids=("shard", "optimizer", "tensor-2d", "data-pipe", "kfac"))
+def test_a_rank_of_more(mesh):
+    same_on_all(*mesh)
+
+
+# ---- failures ----
+
+LONG = ("train", "--model", "gpt:layers=1,heads=4,width=256,context=64,vocabulary=8192", *WIDE[2:], "--steps", 6, "--checkpoint-every", "1s")
+SLOW = {"STARGRAD_SPILL_LIMIT": "200"}      # MB/s: a step mostly moves data
+
+
+def start(words, env=None):
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **RANKS, **(env or {})})
+
+
+def finish(process, status=0):
+    """Waits for the end of the process. Returns its errors, without warnings, and without messages of mpirun."""
+    said = process.communicate(timeout=600)[1]
+    assert bool(process.returncode) == bool(status), (process.returncode, said)
+    return "".join(line + "\n" for line in said.splitlines() if re.match("stargrad: (?!warning)", line))
+
+
+@pytest.fixture(name="whole", scope="module")
+def fixture_whole():
+    """The folder of a run without a limit, and the words of one with the least memory."""
+    free = folder("whole")
+    stargrad(*LONG, "--out", free)
+    return free, command(*LONG, "--memory", f"{least(*LONG[1:])}M", "--spill")
+
+
+def resume(whole, out):
+    """The run in OUT continues, and equals the undisturbed run. Nothing is left in the folder of moves."""
+    free, words = whole
+    spill = os.path.join(FOLDER, "spill")
+    os.makedirs(spill, exist_ok=True)
+    assert os.listdir(spill) == []
+    finish(start([*words, spill, "--out", out, *resuming(out)]))
+    assert losses(out) == losses(free) and content(out) == content(free)
+    assert os.listdir(spill) == [] and not [name for name in os.listdir(out) if ".part" in name], os.listdir(out)
+
+
+@pytest.mark.parametrize("call,number", (("pread", errno.EIO), ("pwrite", errno.ENOSPC)))
+def test_errors(whole, call, number):
+    """A call fails while a step moves data. The run ends with one message, and continues from its last checkpoint."""
+    spill, out = disk(), folder("failed")
+    words = [*whole[1], spill, "--out", out]
+    finish(start(faulty(words)))
+    calls = read_calls()[call]
+    assert calls > 2 * MEASURED
+    folder("failed")
+    said = finish(start(faulty(words, (call, MEASURED + (calls - MEASURED) * 3 // 4, number))), 1)
+    way_out = f": {os.strerror(number)}; check the disk, or give another folder; checkpoints are not affected\n"
+    assert said.count("\n") == 1 and f"--spill {spill}: " in said and said.endswith(way_out), said
+    assert 0 < len(losses(out)) < 6
+    resume(whole, out)
+
+
+def test_errors_of_a_rank():
+    """One rank cannot read its file: all end, with one message."""
+    spill, out = disk(), folder("failed")
+    run = limited_rank(2, (*MESHES[0][1], "--steps", 50), out, 1)
+    run[1] = faulty(run[1], ("pread", MEASURED + 20, errno.EIO))
+    said = finish(start(["mpirun", "-n", "2", *by_rank(*run)]), 1)
+    assert said.count("\n") == 1 and f"--spill {spill}: " in said and "cannot be read: Input/output error" in said, said
+    assert os.listdir(spill) == []
+
+
+def test_a_folder_that_is_lost(whole):
+    """Once a run has begun, it does not need the folder any more, and no further space: the disk may be full."""
+    spill, out = disk(), folder("lost")
+    process = start([*whole[1], spill, "--out", out], SLOW)
+    wait_for_steps(out, 2, process)
+    shutil.rmtree(spill)
+    assert finish(process) == ""
+    resume(whole, out)
+
+
+def test_a_full_disk(whole):
+    """A file system that is full after the start of a run."""
+    spill, out = disk(), folder("full")
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1G", "none", spill], check=False).returncode:
+        raise Skip("no file system can be mounted")
+    try:
+        process = start([*whole[1], spill, "--out", out], SLOW)
+        wait_for_steps(out, 2, process)
+        with open(os.path.join(spill, "other"), "wb") as file, contextlib.suppress(OSError):
+            while file.write(bytes(1 << 20)):
+                pass
+        subprocess.run(["umount", "--lazy", spill], check=True)
+        assert finish(process) == ""
+    finally:
+        subprocess.run(["umount", "--lazy", spill], check=False, stderr=subprocess.DEVNULL)
+    resume(whole, out)
+
+
+def test_two_runs(whole):
+    """Two runs use the same folder at once."""
+    spill, outs = disk(), [folder("one"), folder("other")]
+    for process in [start([*whole[1], spill, "--out", out]) for out in outs]:
+        finish(process)
+    for out in outs:
+        resume(whole, out)
+
+
+def test_signals(whole):
+    """A run on a slow disk is stopped for a while, is requested to end, and continues."""
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        spill, out = disk(), folder("signalled")
+        process = start([*whole[1], spill, "--out", out], SLOW)
+        wait_for_steps(out, 1, process)
+        process.send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGCONT)
+        wait_for_steps(out, 2, process)
+        process.send_signal(number)
+        said = finish(process, 1)
+        assert said.count("\n") == 1 and "checkpoint written; continue with" in said, said
+        resume(whole, out)
 
 
 if __name__ == "__main__":
