@@ -359,8 +359,9 @@ const struct sgrad__command sgrad__plan_command = {
              "--out DIR writes a plot, plan.svg. With --simulate, --trace also writes a run folder for each number of nodes, "
              "with a simulated trace. With --memory, plan prints instead how a step fits into this memory of a rank, with "
              "smaller micro-batches, --recompute, --shard and --spill DIR (a folder on this machine; without it, the disk in the "
-             "machine's file), and --out draws memory.svg. With --mesh, plan prints the estimated cost of that mesh instead of "
-             "predicting the training time; --mesh auto compares all kinds of meshes. For example:\n\n"
+             "machine's file), and --out draws memory.svg; with --memory and --simulate, the simulated trainer runs within this "
+             "memory, and --spill uses the disk in the machine's file. With --mesh, plan prints the estimated cost of that mesh "
+             "instead of predicting the training time; --mesh auto compares all kinds of meshes. For example:\n\n"
              "  stargrad plan --model resnet50 --data synthetic:224x224x3,1000,1281167 \\\n"
              "      --machine iris-v100",
     .more = describe_keys,
