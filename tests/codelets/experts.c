@@ -1,7 +1,6 @@
 /* experts.c: mixtures of experts. Rows use their experts and no others: outputs and gradients are those of plain loops over rows
  * and experts, in double precision, for any number of rows of an expert. Routers choose the experts that their comment states
- * with equal numbers, with NaNs and with a bias, which follows the load. The gradient of balance is that of the loss in its
- * comment. */
+ * with equal numbers, with NaNs and with a bias, which follows the load. The gradient of balance is that of its loss. */
 #include "codelets/ops/balance.h"
 #include "codelets/ops/experts.h"
 #include "codelets/ops/router.h"

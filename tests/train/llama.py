@@ -174,10 +174,12 @@ PROMPT, TOKENS = "the king ", 200
 
 
 def test_text_of_transformers():
-    """The most probable 200 tokens are the same, for a model that was trained here and one that was trained there."""
+    """The most probable 200 tokens are the same, for a model that was trained here and one that was trained there. (With router logits,
+    transformers cannot generate text of Mixtral.)"""
     folders = []
     for name in "llama3", "mixtral", "qwen3":
-        theirs, ours, out = written(name, max_position_embeddings=256, eos_token_id=None), folder(f"{name}-saved"), folder(f"{name}-trained")
+        theirs = written(name, max_position_embeddings=256, eos_token_id=None, output_router_logits=False)
+        ours, out = folder(f"{name}-saved"), folder(f"{name}-trained")
         stargrad("train", "--model", f"llama:config={theirs}", "--data", f"text:{TEXT},64", "--batch", 8, "--optimizer", "adamw", "--lr", 0.01,
                  "--steps", 60, "--checkpoint-every", 0, "--evaluate-last", "--out", out)
         shutil.copy(os.path.join(out, "model.safetensors"), theirs)
