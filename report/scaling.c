@@ -5,7 +5,7 @@
 static void write_scaling(FILE *to, const void *of) {
     static const char *const colors[] = { "#2b5c8a", "#c8752d", "#2f7d5b", "#8e44ad" };
     const struct sgrad_scaling *s = of;
-    double most = 1;
+    double most = 2;    /* an empty range is an error */
     for (int i = 0; i < s->count; i++) {
         fprintf(to, "$series%d << END\n", i);
         for (int j = 0; j < s->series[i].count; j++) {
