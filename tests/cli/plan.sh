@@ -288,6 +288,7 @@ if [ -r "$simulated" ] && command -v smpirun >/dev/null; then
 	done
 	[ ! -e nowhere ] || wrong 'plan --simulate --spill: creates the folder'
 	if "$STARGRAD" plan "${few[@]}" "${within[@]}" --machine disk-2e7.json --trace --out moves >out 2>err; then
+		[ ! -s err ] || wrong 'plan --simulate --trace: complains'
 		passes report moves/nodes-1 --json
 		python3 - <<'END' || wrong 'report: a simulated trace without moves'
 import json
