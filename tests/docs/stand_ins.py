@@ -207,7 +207,8 @@ def stargrad(_, *words, ranks=1):
     elif name in ("train", "find-lr"):
         if int(value(words, "--gpus") or 0):      # where there is no device
             only_parsed(words)
-            words = dropped(words, "--gpus", *(["--allreduce"] if value(words, "--allreduce") == "nccl" else []))
+            words = dropped(words, "--gpus", "--gpu-memory", *(["--allreduce"] if value(words, "--allreduce") == "nccl" else []),
+                            *(["--spill"] if value(words, "--spill") == "ram" else []))
         words = limited(words, ranks)
     elif name == "launch" and "--" in words:
         at = words.index("--") + 1

@@ -1,55 +1,93 @@
 """A run with --gpu-memory and --spill ram trains on a device that has no more memory than the limit, and has the same weights, bit by
 bit, as one on a device with enough. The emulated device fails every allocation that exceeds its memory."""
-import json
 import os
 import re
 import subprocess
 
-import run
 from emulation import CUDA, needs
-from run import REFERENCE, content, events, folder, long, losses, main, ranks, stargrad
+from run import REFERENCE, command, content, events, folder, losses, main, ranks, stargrad
 
 TEXT = os.path.join(REFERENCE, "text.txt")
-BASE = ("--steps", 3, "--deterministic", "--checkpoint-every", 0, "--evaluate-last", *CUDA)
+BASE = ("--steps", 3, "--deterministic", "--checkpoint-every", 0, "--evaluate-last")
 RESNET = ("--model", "resnet20", "--data", "synthetic:32x32x3,10,96", "--batch", 32, *BASE)
 GPT = ("--model", "gpt:layers=3,heads=2,width=64,context=64,vocabulary=512", "--data", f"text:{TEXT},64", "--batch", 16,
        "--micro-batch", 8, "--optimizer", "adamw", *BASE)
 WIDE = ("--model", "gpt:layers=2,heads=4,width=256,context=16,vocabulary=2048", "--data", f"text:{TEXT},16", "--batch", 4,
         "--optimizer", "adamw", *BASE)
+MOVES = "--spill", "ram"
 
 
 def train(*words, memory=2048):
-    """Trains on a device with MEMORY MiB. Returns the output, and the most MiB that were in use on the device."""
+    """Trains on a device with MEMORY MiB. Returns the output, the launches of graphs, and the most MiB in use on the device."""
     needs("stargrad")
     env = {**os.environ, "STARGRAD_EMULATED_COUNT": "1", "STARGRAD_EMULATED_MEMORY": str(memory)}
-    done = subprocess.run(run.command("train", *words), capture_output=True, text=True, env=env, timeout=600)
+    done = subprocess.run(command("train", *words, *CUDA), capture_output=True, text=True, env=env, timeout=600)
     assert done.returncode == 0 and "warning" not in done.stderr, done.stdout + done.stderr
-    return done.stdout, int(re.search(r"(\d+) bytes of device 0 at most", done.stderr)[1]) / (1 << 20)
+    launches, most = re.search(r" in (\d+) launches of graphs, .* (\d+) bytes of device 0 at most", done.stderr).groups()
+    return done.stdout, int(launches), int(most) / (1 << 20)
+
+
+def refused(*words, status=1):
+    needs("stargrad")
+    said = stargrad("train", *words, "--print", "--out", folder("print"), status=status)
+    assert said.count("\n") == 1, said
+    return said
 
 
 def least(*words):
     """The MiB for which the program asks, if it is given far too little."""
-    said = stargrad("train", *words, "--gpu-memory", "1M", "--spill", "ram", "--print", "--out", folder("print"), status=1)
-    assert said.count("\n") == 1, said
-    return int(re.search(r"give --gpu-memory (\d+)M", said)[1])
+    return int(re.search(r"give --gpu-memory (\d+)M", refused(*words, *CUDA, "--gpu-memory", "1M", *MOVES))[1])
 
 
 def equal(*words):
     """The smallest memory for which the program asks is enough, and gives the same weights. Returns the line about the limit."""
     free, limited = folder("free"), folder("limited")
-    _, whole = train(*words, "--out", free)
+    _, launches, whole = train(*words, "--out", free)
     limit = least(*words)
-    said, used = train(*words, "--out", limited, "--gpu-memory", f"{limit}M", "--spill", "ram", memory=limit)
+    said, replayed, used = train(*words, "--out", limited, "--gpu-memory", f"{limit}M", *MOVES, memory=limit)
     line = re.search("^limit .*", said, re.M)[0]
-    print(f"{limit} of {whole:.0f} MiB: {line}")
-    assert used <= limit < 0.9 * whole, (words, used, limit, whole)
+    assert used <= limit < 0.9 * whole and bool(replayed) == bool(launches), (words, used, limit, whole, launches, replayed)
     assert losses(limited) == losses(free) and content(limited) == content(free), (words, line)
+    written, read = map(float, re.search(r"a step writes ([\d.]+) MB to main memory and reads ([\d.]+) ", line).groups())
+    for key, planned in (("written_mbyte", written), ("read_mbyte", read)):
+        assert abs(sum(step[key] for step in events(limited)) - 3 * planned) < 0.01 * 3 * planned, (key, line)
     return line
 
 
 def test_activations():
-    for more in ((), ("--precision", "bf16")):
-        assert "activations and gradients leave the GPU" in equal(*RESNET, *more)
+    assert "activations and gradients leave the GPU" in equal(*RESNET)
+    for more in ((), ("--precision", "bf16"), ("--no-cuda-graphs",)):
+        equal(*GPT, *more)
+
+
+def test_states():
+    """Optimizer states live in main memory; the GPU updates copies of them."""
+    assert "and all optimizer states, leave the GPU" in equal(*WIDE)
+
+
+def test_two_ranks():
+    """Each rank limits its own GPU. Gradients are summed over the ranks, in main memory."""
+    words = ("train", *GPT, *CUDA[2:])
+    free, limited = folder("free"), folder("limited")
+    limit = str(least(*GPT) + 4)
+    ranks(2, *words, "--out", free)
+    said = ranks(2, *words, "--out", limited, "--gpu-memory", f"{limit}M", *MOVES, env={"STARGRAD_EMULATED_MEMORY": limit})
+    assert "leave the GPU" in said and content(limited) == content(free), said
+
+
+def test_refused():
+    small = ("--model", "convnet", "--data", "synthetic:8x8x3,10,64", "--batch", 16, "--steps", 1)
+    alone = ("--cpus", 1, "--gpus", 1, "--deterministic")
+    for words, status, reason in ((("--gpus", 0, "--gpu-memory", "1G"), 2, "this rank uses none; use --memory, or --gpus 1"),
+                                  ((*CUDA, "--gpu-memory", "1G"), 2, "add --cpus-share none"),
+                                  ((*alone, "--gpu-memory", "3G"), 2, "the GPU has 2048M"),
+                                  ((*alone, "--gpu-memory", "1G", "--spill", "/tmp"), 2, "give --spill ram"),
+                                  ((*alone, "--gpu-memory", "1G", "--memory", "1G"), 2, "--memory limits a rank without GPUs"),
+                                  ((*alone, "--gpu-memory", "1G", "--no-fuse"), 2, "omit --no-fuse"),
+                                  ((*alone, *MOVES), 2, "requires --gpu-memory SIZE"),
+                                  ((*alone, "--gpu-memory", "1M"), 1, "--spill ram, a smaller --micro-batch, or --recompute")):
+        said = refused(*small, *words, status=status)
+        assert reason in said, said
 
 
 if __name__ == "__main__":
