@@ -51,7 +51,10 @@ static void print(const struct sgrad__request *request, const struct sgrad_plan_
                       : "not calibrated: task times are estimated",
            "micro-batch", "recompute", "shard", "needs MiB", "fits", "moved MB", "step s", "waiting s");
     for (const struct sgrad_memory_choice *c = result->choice; c < result->choice + result->choices; c++) {
-        printf("%11ld %9s %10s %9.0f  %-12s", c->micro, c->recomputes ? "yes" : "no", c->shard ? c->shard : "none",
+        char layers[32];
+        snprintf(layers, sizeof layers, "%d layers", c->recomputed);
+        const char *recomputes = c->recomputed ? layers : c->recomputes ? "yes" : "no";
+        printf("%11ld %9s %10s %9.0f  %-12s", c->micro, recomputes, c->shard ? c->shard : "none",
                c->memory / MIB, fits_text(c));
         if (c->fits) printf(" %8.0f %9.3f %10.3f", 1e-6 * (c->written + c->read), c->step, c->waiting);
         puts(result->best >= 0 && c == &result->choice[result->best] ? "  fastest" : "");
@@ -63,8 +66,9 @@ static void print_json(const struct sgrad_plan_query *query, const struct sgrad_
                        const struct sgrad_memory_result *result) {
     json_t *list = json_array();
     for (const struct sgrad_memory_choice *c = result->choice; c < result->choice + result->choices; c++) {
-        json_t *is = json_pack("{s:I, s:b, s:s?, s:f, s:b, s:b}", "micro_batch", (json_int_t)c->micro, "recompute", c->recomputes,
-                               "shard", c->shard, "memory_bytes", c->memory, "fits", c->fits, "spills", c->moves);
+        json_t *is = json_pack("{s:I, s:b, s:i, s:s?, s:f, s:b, s:b}", "micro_batch", (json_int_t)c->micro, "recompute",
+                               c->recomputes, "recomputed_layers", c->recomputed, "shard", c->shard, "memory_bytes", c->memory,
+                               "fits", c->fits, "spills", c->moves);
         if (c->fits)
             json_object_update_new(is, json_pack("{s:f, s:f, s:f, s:f}", "step_seconds", c->step, "waiting_seconds", c->waiting,
                                                  "written_bytes", c->written, "read_bytes", c->read));

@@ -118,6 +118,7 @@ struct sgrad_memory_query {
 struct sgrad_memory_choice {
     long micro;                     /* samples of a micro-batch */
     bool recomputes;                /* --recompute */
+    int recomputed;                 /* number of layers that are recomputed because of the limit, without this option */
     const char *shard;              /* --shard; NULL: nothing is sharded */
     double memory;                  /* bytes that the rank needs without a limit */
     double process;                 /* of these, its process without parameters and optimizer states */

@@ -83,13 +83,13 @@ struct attempt {
     double saved;
 };
 
-/* Builds the program with MOVED homes in the file. *OTHER is set to the bytes that steps do not use. NULL: there is none. */
-static struct sgrad__program *build_moved(const struct attempt *attempt, bool spills, int moved, double *other) {
+/* Sets the options of the program with MOVED homes in the file, and *OTHER to the bytes that steps do not use. Returns false if
+ * the limit is too low for an evaluation. */
+static bool set_options(const struct attempt *attempt, bool spills, int moved, double *other, struct sgrad_program_options *how) {
     const struct sgrad__run *run = attempt->run;
     const struct chooser *chooser = attempt->chooser;
     const struct sgrad__memory_use use = sgrad__run_memory_use(run, moved);
     struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    struct sgrad__program *program;
     *other = use.other - attempt->saved;
     o.cpus = chooser->pace.workers;
     o.limit = (struct sgrad__memory_limit){ .bytes = chooser->is->bytes - *other,
@@ -101,8 +101,33 @@ static struct sgrad__program *build_moved(const struct attempt *attempt, bool sp
                                             .speed = chooser->pace.disk,
                                             .flops = chooser->pace.flops,
                                             .bandwidth = chooser->pace.bandwidth };
-    if (o.limit.bytes < 1 || o.limit.bytes < use.evaluation || sgrad__program_build(run->graph, &o, &program)) return NULL;
-    return program;
+    *how = o;
+    return o.limit.bytes >= 1 && o.limit.bytes >= use.evaluation;
+}
+
+/* Builds this program. NULL: there is none. */
+static struct sgrad__program *build_moved(const struct attempt *attempt, bool spills, int moved, double *other) {
+    struct sgrad_program_options o;
+    struct sgrad__program *program;
+    const bool fits = set_options(attempt, spills, moved, other, &o);
+    return !fits || sgrad__program_build(attempt->run->graph, &o, &program) ? NULL : program;
+}
+
+/* Builds it again, if a run would recompute layers because of the limit; *LAYERS becomes their number. PROGRAM: without this. */
+static struct sgrad__program *recompute(const struct attempt *attempt, bool spills, int moved, struct sgrad__program *program,
+                                        double *other, int *layers) {
+    struct sgrad_graph *graph = attempt->run->graph;
+    struct sgrad_program_options o;
+    bool *before = sgrad_xcalloc((size_t)graph->node_count + 1, sizeof *before);
+    for (int n = 0; n < graph->node_count; n++) before[n] = graph->node[n].again;
+    const bool asks = !attempt->run->options.model.recompute && (!program || program->spilling.waited > 0);
+    if (asks && set_options(attempt, spills, moved, other, &o)) *layers = sgrad__program_choose_recomputed(graph, &o).layers;
+    struct sgrad__program *with = *layers ? build_moved(attempt, spills, moved, other) : NULL;
+    for (int n = 0; n < graph->node_count; n++) graph->node[n].again = before[n];
+    if (!with) *layers = 0;
+    if (with) sgrad__program_destroy(program);
+    free(before);
+    return with ? with : program;
 }
 
 static double predict(void *arg, int moved) {
@@ -113,13 +138,17 @@ static double predict(void *arg, int moved) {
     return seconds;
 }
 
-/* Builds the program as a run would choose it. States and weights that are shared with other ranks are not moved here. */
-static struct sgrad__program *build(const struct chooser *chooser, const struct sgrad__run *run, double saved, double *other) {
+/* Builds the program as a run would choose it. States and weights that are shared with other ranks are not moved here. *LAYERS is
+ * set to the number of layers that are recomputed because of the limit. */
+static struct sgrad__program *build(const struct chooser *chooser, const struct sgrad__run *run, double saved, double *other,
+                                    int *layers) {
     struct attempt attempt = { chooser, run, saved };
     struct sgrad__program *whole = build_moved(&attempt, false, 0, other);
-    if (whole || chooser->is->write <= 0 || chooser->is->read <= 0) return whole;
+    if (whole) return whole;
+    if (chooser->is->write <= 0 || chooser->is->read <= 0) return recompute(&attempt, false, 0, NULL, other, layers);
     const int moved = saved > 0 ? 0 : sgrad__homes_choose(run->training, true, predict, &attempt);
-    return moved < 0 ? NULL : build_moved(&attempt, true, moved, other);
+    if (moved < 0) return NULL;
+    return recompute(&attempt, true, moved, build_moved(&attempt, true, moved, other), other, layers);
 }
 
 /* ---- the curve of memory ---- */
@@ -218,7 +247,7 @@ static bool add(struct chooser *chooser, const struct sgrad__run *run, const str
                                      .memory = other + sgrad__memory_all(&memory),
                                      .process = sgrad__run_process_memory(run) };
     if (!all->choices) draw(chooser, whole, c.memory - memory.activations, &all->whole);
-    struct sgrad__program *p = build(chooser, run, less, &other);
+    struct sgrad__program *p = build(chooser, run, less, &other, &c.recomputed);
     if (p) {
         const struct sgrad__memory limited = sgrad__program_memory(p, chooser->pace.workers, NULL);
         c.fits = true, c.moves = p->spilling.read > 0;
