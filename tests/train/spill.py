@@ -200,6 +200,15 @@ def test_some_homes():
     assert before[0] > 0
 
 
+def test_return_to_memory():
+    """Weights that are in the file from the start, because they are more than 2/5 of the limit, return to memory if all fits."""
+    words, free, limited = (*WIDE, "--batch", 2), folder("free"), folder("limited")
+    stargrad("train", *words, "--out", free)
+    said = stargrad("train", *words, "--out", limited, "--memory", "280M", "--spill", disk())
+    assert has_cuda() or ": all buffers stay in memory" in said, said
+    assert losses(limited) == losses(free) and content(limited) == content(free)
+
+
 @pytest.mark.parametrize("network", (RESNET, GPT), ids=("resnet", "gpt"))
 def test_killed(network):
     """A killed run leaves nothing in the folder, and continues to the same weights, with another limit."""
