@@ -24,11 +24,12 @@ static struct means means_of(const struct sgrad__history *history) {
 static char *advice(const struct sgrad__history *history, const struct means *m) {
     if (m->waiting <= part * m->step || m->moving <= 0) return NULL;
     const double all = m->written + m->read;
-    const bool recomputes = json_is_true(json_object_get(history->options, "recompute"));
-    return sgrad_format("steps wait %.3g of %.3g s for moves to and from --spill, at %.2f GB/s: the disk would have to move %.2f "
-                        "GB/s; or use a --memory that is up to %.0fM higher, %sa smaller --micro-batch",
-                        m->waiting, m->step, 1e-3 * all / m->moving, 1e-3 * all / (m->step - m->waiting),
-                        1e6 * m->written / (1 << 20), recomputes ? "or " : "--recompute, or ");
+    const bool recomputes = json_is_true(json_object_get(history->options, "recompute")),
+               gpu = json_integer_value(json_object_get(history->options, "gpu_memory")) > 0;
+    return sgrad_format("steps wait %.3g of %.3g s for moves to and from --spill, at %.2f GB/s: the %s would have to move %.2f "
+                        "GB/s; or use a --%smemory that is up to %.0fM higher, %sa smaller --micro-batch",
+                        m->waiting, m->step, 1e-3 * all / m->moving, gpu ? "bus" : "disk", 1e-3 * all / (m->step - m->waiting),
+                        gpu ? "gpu-" : "", 1e6 * m->written / (1 << 20), recomputes ? "or " : "--recompute, or ");
 }
 
 json_t *sgrad__moves_as_json(const struct sgrad__history *history) {
