@@ -146,7 +146,9 @@ static struct sgrad__program *build(const struct chooser *chooser, const struct 
     struct sgrad__program *whole = build_moved(&attempt, false, 0, other);
     if (whole) return whole;
     if (chooser->is->write <= 0 || chooser->is->read <= 0) return recompute(&attempt, false, 0, NULL, other, layers);
-    const int moved = saved > 0 ? 0 : sgrad__homes_choose(run->training, true, predict, &attempt);
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    const int moved = sgrad__homes_choose(run->training, saved > 0 ? 0 : homes.count, predict, &attempt);
+    sgrad__homes_free(&homes);
     if (moved < 0) return NULL;
     return recompute(&attempt, true, moved, build_moved(&attempt, true, moved, other), other, layers);
 }

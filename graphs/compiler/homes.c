@@ -45,21 +45,21 @@ double sgrad__homes_bytes(const struct sgrad__homes *homes, int first, int end) 
 enum { LEVELS = 16 };
 #define SAVES 0.99      /* times the predicted seconds: worth a move of more bytes */
 
-/* Sets MOVED[level] to the number of homes that have about level / LEVELS of all bytes. */
-static void divide(const struct sgrad__training *training, int moved[LEVELS + 1]) {
+/* Sets MOVED[level] to the number of homes that have about level / LEVELS of the bytes of the first MOST ones. */
+static void divide(const struct sgrad__training *training, int most, int moved[LEVELS + 1]) {
     struct sgrad__homes homes = sgrad__homes_find(training);
-    const double all = sgrad__homes_bytes(&homes, 0, homes.count);
+    const double all = sgrad__homes_bytes(&homes, 0, most);
     for (int level = 0, n = 0; level <= LEVELS; moved[level++] = n)
-        while (n < homes.count && sgrad__homes_bytes(&homes, 0, n) < level * all / LEVELS) n++;
+        while (n < most && sgrad__homes_bytes(&homes, 0, n) < level * all / LEVELS) n++;
     sgrad__homes_free(&homes);
 }
 
-int sgrad__homes_choose(const struct sgrad__training *training, bool spills, double (*predicted)(void *arg, int moved),
+int sgrad__homes_choose(const struct sgrad__training *training, int most, double (*predicted)(void *arg, int moved),
                         void *arg) {
     int moved[LEVELS + 1], low = -1, high = 0;      /* LOW is too little, HIGH suffices */
-    divide(training, moved);
+    divide(training, most, moved);
     double seconds = predicted(arg, 0);
-    if (!spills) return seconds < INFINITY ? 0 : -1;
+    if (!most) return seconds < INFINITY ? 0 : -1;
     if (!(seconds < INFINITY)) {
         low = 0, high = LEVELS;
         seconds = predicted(arg, moved[LEVELS]);

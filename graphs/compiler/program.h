@@ -174,9 +174,9 @@ struct sgrad__homes sgrad__homes_find(const struct sgrad__training *training);
 void sgrad__homes_free(struct sgrad__homes *homes);
 double sgrad__homes_bytes(const struct sgrad__homes *homes, int first, int end);   /* of tensors FIRST to END - 1 */
 /* Returns the number of homes that should be in the file: as few as possible, unless more are predicted to save time; -1: the
- * limit is too low. Not SPILLS: none may be there. PREDICTED returns the seconds of a step with MOVED homes in the file;
+ * limit is too low. MOST: the number that may be there. PREDICTED returns the seconds of a step with MOVED homes in the file;
  * INFINITY: that is not possible. */
-int sgrad__homes_choose(const struct sgrad__training *training, bool spills, double (*predicted)(void *arg, int moved),
+int sgrad__homes_choose(const struct sgrad__training *training, int most, double (*predicted)(void *arg, int moved),
                         void *arg);
 enum { SGRAD__SMALLEST_MOVE = 256 << 10 };      /* bytes: smaller buffers and tensors are not moved */
 

@@ -127,23 +127,6 @@ static struct sgrad__program *build_usual(const struct sgrad__run *run) {
     return sgrad__program_build(run->graph, &o, &program) ? NULL : program;
 }
 
-double sgrad__evaluation_weight_bytes(const struct sgrad__run *run) {
-    enum { STARTED = 3 };       /* tasks that StarPU prepares at the same time */
-    struct sgrad__program *program = build_usual(run);
-    const double all = sgrad__graph_memory(run->graph);
-    double most = program ? 0 : all;
-    for (int i = 0; program && i < program->instruction_count; i++) {
-        const struct sgrad__instruction *in = &program->instruction[i];
-        double bytes = 0;
-        for (int j = 0; j < in->call->operands; j++)
-            if (in->operand[j] >= 0 && program->buffer[in->operand[j]].lent)
-                bytes += (double)sgrad_view_bytes(&program->buffer[in->operand[j]].view);
-        if (bytes > most) most = bytes;
-    }
-    sgrad__program_destroy(program);
-    return STARTED * most < all ? STARTED * most : all;
-}
-
 double sgrad__evaluation_memory(const struct sgrad__run *run) {
     struct sgrad__program *program = build_usual(run);
     if (!program) return 0;

@@ -258,8 +258,6 @@ int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave);
 void sgrad__evaluation_close(struct sgrad__run *run);
 /* Returns the bytes of memory that an evaluation without views requires, except weights. */
 double sgrad__evaluation_memory(const struct sgrad__run *run);
-/* Returns the bytes of weights that it requires on a GPU, if StarPU evicts those that no task uses. */
-double sgrad__evaluation_weight_bytes(const struct sgrad__run *run);
 /* Returns the weights of the last evaluation, by parameter; NULL for a parameter that this rank does not have. They belong to the
  * evaluation. */
 struct sgrad_tensor *const *sgrad__evaluation_weights(const struct sgrad__run *run);

@@ -4,14 +4,14 @@
  *         constant         computed              computed         limit of passes/spill.c
  *
  * StarPU manages the weights and optimizer states on the GPU, the activations of an evaluation, inputs and messages. If a step
- * needs less with moves, its other data are in one block, at fixed addresses, so that CUDA graphs can be replayed. States, and
- * then weights, that do not fit as well live in main memory, and steps move parts of them to the block.
+ * needs less with moves, its other data are in one block, at fixed addresses, so that CUDA graphs can be replayed. States that do
+ * not fit as well live in main memory, and steps move parts of them to the block.
  *
- * StarPU also has this limit (sgrad_gpu_memory_limit): if the prediction is too low, StarPU evicts weights, which takes time but
- * changes no result.
+ * StarPU also has this limit (sgrad_gpu_memory_limit): if the prediction is slightly too low, StarPU evicts weights, which takes
+ * time but changes no result; if it is far too low, StarPU waits forever.
  *
- * Limits: one GPU per rank, which computes all samples of the rank. CUDA's own memory is not included, nor is that of the
- * measurement of convolution algorithms. */
+ * Limits: one GPU per rank, which computes all samples of the rank. All weights stay on the GPU. CUDA's own memory is not
+ * included, nor is that of the measurement of convolution algorithms. */
 #include "graphs/train/setup.h"
 #include "runtime/gpu_memory.h"
 #include "runtime/spill.h"
@@ -74,8 +74,7 @@ int sgrad__run_open_gpu_limit(struct sgrad__run *run) {
     return sgrad_spill_open_ram(&limit->file);
 }
 
-/* Returns the bytes on the GPU that steps cannot use, if MOVED homes live in main memory. StarPU copies such weights to the GPU
- * for an evaluation. */
+/* Returns the bytes on the GPU that steps cannot use, if MOVED homes live in main memory. */
 static double other_bytes(const struct sgrad__run *run, int moved) {
     double bytes = SGRAD_GPU_LIBRARIES + sgrad_gpu_memory_chunks() + sgrad__training_memory(run->training);
     struct sgrad__homes homes = sgrad__homes_find(run->training);
@@ -84,7 +83,6 @@ static double other_bytes(const struct sgrad__run *run, int moved) {
         if (average) bytes += (double)sgrad_view_bytes(&average->view);
     }
     bytes -= sgrad__homes_bytes(&homes, 0, moved);
-    if (moved > homes.states) bytes += sgrad__evaluation_weight_bytes(run);
     sgrad__homes_free(&homes);
     return bytes + run->batch.evaluation_memory;
 }
@@ -115,17 +113,18 @@ static double least_of(struct sgrad__run *run, int moved) {
     return other_bytes(run, moved) + sgrad__program_least_memory(run->graph, &o);
 }
 
+/* Returns the number of homes that may live in main memory: the optimizer states. */
+static int most_moved(const struct sgrad__run *run) {
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    sgrad__homes_free(&homes);
+    return run->batch.limit.spills ? homes.states : 0;
+}
+
 static int refuse(struct sgrad__run *run) {
     const bool moves = run->batch.limit.spills;
-    struct sgrad__homes homes = sgrad__homes_find(run->training);
-    const int moved[] = { homes.states, homes.count };
-    int best = 0;
-    double least = least_of(run, best);
-    for (int i = 0; moves && i < 2; i++) {
-        const double other = least_of(run, moved[i]);
-        if (other < least) least = other, best = moved[i];
-    }
-    sgrad__homes_free(&homes);
+    const int most = most_moved(run);
+    const double stay = least_of(run, 0), leave = least_of(run, most), least = leave < stay ? leave : stay;
+    const int best = leave < stay ? most : 0;
     return sgrad_log_error(SGRAD_ENOMEM,
                            "--gpu-memory %.0fM is too little: the GPU requires %.0fM%s, of which %.0fM are not used by steps; "
                            "give --gpu-memory %.0fM, %sa smaller --micro-batch, or --recompute",
@@ -135,7 +134,7 @@ static int refuse(struct sgrad__run *run) {
 
 int sgrad__run_limit_gpu_memory(struct sgrad__run *run) {
     run->batch.evaluation_memory = sgrad__evaluation_memory(run);
-    const int moved = sgrad__homes_choose(run->training, run->batch.limit.spills, predict, run);
+    const int moved = sgrad__homes_choose(run->training, most_moved(run), predict, run);
     if (moved < 0) return refuse(run);
     set_limit(run, moved);
     return 0;

@@ -238,11 +238,12 @@ static int settle(struct sgrad__run *run, int moved) {
  * as possible, and recomputes layers. */
 static int choose_moved(struct sgrad__run *run) {
     const bool spills = run->batch.limit.spills;
-    int moved = sgrad__homes_choose(run->training, spills, predict, run);
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    const int most = spills ? homes.count : 0;
+    sgrad__homes_free(&homes);
+    int moved = sgrad__homes_choose(run->training, most, predict, run);
     if (moved < 0) {
-        struct sgrad__homes homes = sgrad__homes_find(run->training);
-        moved = spills ? homes.count : 0;
-        sgrad__homes_free(&homes);
+        moved = most;
         if (!set_limit(run, moved) || !choose_recomputed(run)) return refuse(run);
     }
     set_limit(run, moved);
