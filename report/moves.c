@@ -51,6 +51,8 @@ void sgrad__moves_print(const struct sgrad__history *history) {
            "moves\n",
            m.written, m.read, m.moving > 0 ? 1e-3 * (m.written + m.read) / m.moving : 0, m.waiting, m.step,
            m.step > 0 ? 100 * m.waiting / m.step : 0);
+    const json_int_t layers = json_integer_value(json_object_get(history->config, "recomputed_layers"));
+    if (layers) printf("           %lld layers are recomputed instead of moved\n", (long long)layers);
     if (text) printf("           %s\n", text);
     free(text);
 }

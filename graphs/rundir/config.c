@@ -144,6 +144,7 @@ static void set_circumstances(json_t *object, const struct sgrad__config *config
     json_object_set_new(object, "hosts", hosts_object(config->ranks));
     if (job) json_object_set_new(object, "job", job);
     json_object_set_new(object, "micro_batch", json_integer(config->micro_batch));
+    if (config->recomputed) json_object_set_new(object, "recomputed_layers", json_integer(config->recomputed));
     if (config->group) json_object_set_new(object, "bn_group", json_integer(config->group));
     if (config->auto_mesh) json_object_set_new(object, "auto_mesh", json_true());
     json_object_set_new(object, "devices", text(config->devices));

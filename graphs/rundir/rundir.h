@@ -49,6 +49,7 @@ struct sgrad__config {
     /* mean and standard deviation of the input, by channel */
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     int ranks;                                      /* number of ranks */
+    int recomputed;                                 /* number of layers that are recomputed because of --memory */
     int64_t micro_batch;                            /* samples; the one in use, also if it was chosen automatically */
     int64_t group;                                  /* samples of a batch-normalization group; 0: the network has none */
     int64_t tests;                                  /* number of samples of the test set */

@@ -113,6 +113,7 @@ void sgrad__run_describe(const struct sgrad__run *run, struct sgrad__config *con
         .samples = sgrad__run_samples(run),
         .channels = sgrad_dataset_channels(run->data.train),
         .micro_batch = run->batch.micro,
+        .recomputed = run->batch.recomputation.layers,
         .group = sgrad__has_groups(run->graph) ? run->batch.norm_group : 0,
         .tests = run->data.test->count,
         .auto_mesh = run->parallel.auto_mesh,
