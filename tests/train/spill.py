@@ -260,9 +260,10 @@ def limited_rank(count, words, out, rank):
     run = [command("train", *words, "--out", out) for _ in range(count)]
     asks = [[*r, "--print"] for r in run]
     asks[rank] += ["--memory", "1M", "--spill", disk()]
-    least_of_rank = re.search(r"give --memory (\d+)M", on_ranks(asks, 1))[1]
+    needed = int(re.search(r"give --memory (\d+)M", on_ranks(asks, 1))[1])
     folder(out)
-    run[rank] += ["--memory", f"{least_of_rank}M", "--spill", disk()]
+    needed += needed // 4 * ("kfac" in words)      # K-FAC's process is larger than with --print
+    run[rank] += ["--memory", f"{needed}M", "--spill", disk()]
     return run
 
 
