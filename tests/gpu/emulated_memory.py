@@ -62,7 +62,7 @@ def test_activations():
 
 def test_states():
     """Optimizer states live in main memory; the GPU updates copies of them."""
-    assert "and all optimizer states, leave the GPU" in equal(*WIDE)
+    assert "MB of optimizer states leave the GPU" in equal(*WIDE)
 
 
 def test_two_ranks():
