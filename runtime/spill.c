@@ -53,7 +53,8 @@ struct room {
 };
 
 struct sgrad_spill {
-    int file;                       /* -1: slots are in blocks of main memory */
+    int file;                       /* -1: none, in a simulation or if RAM */
+    bool ram;                       /* slots are in blocks of main memory */
     off_t size;
     int blocks;
     struct block *block;
@@ -192,7 +193,7 @@ static void remove_from_list(struct sgrad_spill *spill, struct transfer *t) {
 
 static struct place place_of(const struct sgrad_spill *spill, const struct sgrad_spill_move *move) {
     if (!move->home) return spill->slot[move->slot].place;
-    if (spill->file < 0) return (struct place){ 0, sgrad_view_bytes(&move->home->view), sgrad__tensor_memory(move->home, 0) };
+    if (spill->ram) return (struct place){ 0, sgrad_view_bytes(&move->home->view), sgrad__tensor_memory(move->home, 0) };
     return (struct place){ (off_t)move->home->at, sgrad_view_bytes(&move->home->view), NULL };
 }
 
@@ -206,7 +207,7 @@ struct means {
 static const char *move_now(const struct sgrad_spill *spill, const struct transfer *t, const struct place *place,
                             const struct means *by) {
     char *memory = sgrad__tensor_memory(t->is.tensor, t->is.tensor->node);
-    if (spill->file < 0) return sgrad_gpu_copy(by->copier, !t->writes, memory, place->memory, place->bytes);
+    if (spill->ram) return sgrad_gpu_copy(by->copier, !t->writes, memory, place->memory, place->bytes);
     return move(spill, place, t->writes, memory, by->buffer) ? NULL : strerror(errno);
 }
 
@@ -250,8 +251,8 @@ static void execute(struct sgrad_spill *spill, struct transfer *t, const struct 
 static void *work(void *arg) {
     struct sgrad_spill *spill = arg;
     void *buffer = NULL;
-    if (spill->file >= 0 && posix_memalign(&buffer, SGRAD_SPILL_BLOCK, PIECE)) abort();
-    const struct means by = { buffer, spill->file < 0 ? sgrad_gpu_copier_open() : NULL };
+    if (!spill->ram && posix_memalign(&buffer, SGRAD_SPILL_BLOCK, PIECE)) abort();
+    const struct means by = { buffer, spill->ram ? sgrad_gpu_copier_open() : NULL };
     sgrad_monitor_lock(spill->monitor);
     while (!spill->closing || spill->first) {
         struct transfer *t = find_ready(spill);
@@ -276,7 +277,7 @@ static void append(struct sgrad_spill *spill, struct transfer *t) {
 static int submit(struct sgrad_spill *spill, const struct sgrad_spill_move *move, bool writes) {
     struct transfer *t = sgrad_xcalloc(1, sizeof *t);
     *t = (struct transfer){ .is = *move, .writes = writes, .spill = spill, .awaited = move->home ? 2 : 1 };
-    assert(!move->home || move->home->mapped || spill->file < 0);
+    assert(!move->home || move->home->mapped || spill->ram);
     append(spill, t);
     if (!sgrad__tensor_acquire(move->tensor, move->tensor->node, writes ? SGRAD_R : SGRAD_W, is_ready, t) &&
         (!move->home || !sgrad__tensor_acquire(move->home, STARPU_MAIN_RAM, writes ? SGRAD_W : SGRAD_R, is_ready, t)))
@@ -302,10 +303,11 @@ struct sgrad_spill_totals sgrad_spill_totals(const struct sgrad_spill *spill) {
 
 /* ---- opening and closing ---- */
 
-/* Starts the threads for FILE in FOLDER; -1: for main memory. */
-static int start(const char *folder, int file, struct sgrad_spill **spill) {
+/* Starts the threads for FILE in FOLDER, or for main memory (RAM). */
+static int start(const char *folder, int file, bool ram, struct sgrad_spill **spill) {
     struct sgrad_spill *s = sgrad_xcalloc(1, sizeof *s);
     s->file = file;
+    s->ram = ram;
     s->folder = sgrad_format("%s", folder);
     s->monitor = sgrad_monitor_create();
     s->last = &s->first;
@@ -320,14 +322,14 @@ static int start(const char *folder, int file, struct sgrad_spill **spill) {
 int sgrad_spill_open(const char *folder, struct sgrad_spill **spill) {
     int file;
     SGRAD_TRY(create(folder, &file));
-    return start(folder, file, spill);
+    return start(folder, file, false, spill);
 }
 
 int sgrad_spill_open_ram(struct sgrad_spill **spill) {
     struct sgrad_gpu_copier *copier = sgrad_gpu_copier_open();
     if (!copier) return sgrad_log_error(SGRAD_EDEVICE, "--spill ram: CUDA cannot create a stream; see 'stargrad doctor'");
     sgrad_gpu_copier_close(copier);
-    return start("main memory", -1, spill);
+    return start("main memory", -1, true, spill);
 }
 
 /* Adds a block of pinned memory. Returns NULL if there is too little memory. */
@@ -343,7 +345,7 @@ int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slot
     off_t size = 0;
     char *memory = NULL;
     for (int i = 0; i < slots; i++) size += (off_t)sgrad_spill_blocks(bytes[i]);
-    if (spill->file >= 0) SGRAD_TRY(reserve(spill->folder, spill->file, spill->size, size, &spill->direct));
+    if (!spill->ram) SGRAD_TRY(reserve(spill->folder, spill->file, spill->size, size, &spill->direct));
     else if (!(memory = add_block(spill, (size_t)size)))
         return sgrad_log_error(SGRAD_ENOMEM, "--spill ram: no pinned main memory for %.2f MB; use a smaller --micro-batch",
                                1e-6 * (double)size);

@@ -19,6 +19,7 @@ OTHERS = {
     "podman": "format rm userns",
     "ompi_info": "all parsable",
     "tar": "concatenate sort",
+    "umount": "lazy",
     "torchrun": "nproc-per-node",
     "bench/memory": "more",
     "stargrad.convert": "columns label text",
