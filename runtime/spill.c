@@ -438,8 +438,14 @@ void sgrad_spill_room_free(struct sgrad_spill *spill, void *memory) {
     sgrad__unmap(memory);
 }
 
-int sgrad_spill_flush(const struct sgrad_spill *spill) {
-    return fdatasync(spill->file) ? refuse(spill->folder, "copies of weights cannot be written") : 0;
+int sgrad_spill_flush(struct sgrad_spill *spill) {
+    const bool fails = fdatasync(spill->file);
+    const int error = fails ? refuse(spill->folder, "copies of weights cannot be written") : 0;
+    sgrad_monitor_lock(spill->monitor);
+    const bool failed = spill->failed;      /* the system reports an error to one caller only */
+    spill->failed |= fails;
+    sgrad_monitor_unlock(spill->monitor);
+    return failed && !error ? SGRAD_EIO : error;
 }
 
 void sgrad_spill_close(struct sgrad_spill *spill) {

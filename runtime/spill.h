@@ -62,7 +62,7 @@ int sgrad_spill_room(struct sgrad_spill *spill, size_t bytes, void **memory);
 void sgrad_spill_room_free(struct sgrad_spill *spill, void *memory);
 /* Writes the changed pages of all such parts to the disk. After that, an error cannot change their content. SGRAD_EIO: an error
  * may have done so before. */
-int sgrad_spill_flush(const struct sgrad_spill *spill);
+int sgrad_spill_flush(struct sgrad_spill *spill);
 /* Waits for all moves. NULL is allowed. */
 void sgrad_spill_close(struct sgrad_spill *spill);
 const char *sgrad_spill_folder(const struct sgrad_spill *spill);       /* "main memory" without a folder */

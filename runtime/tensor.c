@@ -153,9 +153,10 @@ static void copy_written(char *to, const char *from, size_t bytes) {
     for (size_t at = 0; at < bytes; at += sizeof zeros) {
         const size_t n = bytes - at < sizeof zeros ? bytes - at : sizeof zeros;
         if (memcmp(from + at, zeros, n)) memcpy(to + at, from + at, n);
-        if (at % PIECE != PIECE - sizeof zeros) continue;
-        sgrad_mapped_leave(to + at + n - PIECE, PIECE);
-        sgrad_mapped_leave(from + at + n - PIECE, PIECE);
+        if ((at + n) % PIECE && at + n < bytes) continue;
+        const size_t start = at / PIECE * PIECE;
+        sgrad_mapped_leave(to + start, at + n - start);
+        sgrad_mapped_leave(from + start, at + n - start);
     }
 }
 

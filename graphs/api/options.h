@@ -177,7 +177,7 @@ struct sgrad_parallel_options {
     const char *scheduler;                      /* name of StarPU's scheduler; NULL: chosen automatically */
     long memory;                                /* bytes of memory that this process may use; 0: no limit */
     long gpu_memory;                            /* bytes of memory of this process's only GPU that it may use; 0: no limit */
-    const char *spill;                          /* where activations are moved if they exceed the limit: a folder on a fast disk
+    const char *spill;                          /* where data that exceed the limit are moved: a folder on a fast disk
                                                    or, from a GPU, "ram"; NULL, "none": too low a limit is an error */
     int steps_in_flight;                        /* steps in flight, 1 to 8; 0: the default */
     bool no_fuse, no_cuda_graphs;               /* no_fuse: one task for each operation. no_cuda_graphs: GPU kernels are launched

@@ -67,14 +67,14 @@ int sgrad__homes_choose(const struct sgrad__training *training, int most, double
     }
     while (high - low > 1) {
         const int middle = (low + high) / 2;
-        const double its = predicted(arg, moved[middle]);
-        if (its < INFINITY) high = middle, seconds = its;
+        const double with_middle = predicted(arg, moved[middle]);
+        if (with_middle < INFINITY) high = middle, seconds = with_middle;
         else low = middle;
     }
     while (seconds > 0 && high < LEVELS) {
-        const double its = predicted(arg, moved[high + 1]);
-        if (its >= SAVES * seconds) break;
-        seconds = its, high++;
+        const double with_more = predicted(arg, moved[high + 1]);
+        if (with_more >= SAVES * seconds) break;
+        seconds = with_more, high++;
     }
     return moved[high];
 }

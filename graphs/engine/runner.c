@@ -314,7 +314,7 @@ bool sgrad__runner_is_at_rest(const struct sgrad__runner *runner) {
     return rests;
 }
 
-void sgrad__runner_tell_stall(const struct sgrad__runner *runner) {
+void sgrad__runner_log_stall(const struct sgrad__runner *runner) {
     if (runner->finished < runner->submitted && !sgrad__runner_is_ready(runner))
         log_stall(runner, &runner->slot[runner->finished % runner->program->window]);
 }

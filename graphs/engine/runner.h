@@ -89,7 +89,7 @@ bool sgrad__runner_is_ready(const struct sgrad__runner *runner);
 /* Returns true if all steps, and all tasks that outlive them, have ended. */
 bool sgrad__runner_is_at_rest(const struct sgrad__runner *runner);
 /* Reports the task or message for which the oldest step in flight waits (runtime.h: sgrad_watchdog_report), if there is one. */
-void sgrad__runner_tell_stall(const struct sgrad__runner *runner);
+void sgrad__runner_log_stall(const struct sgrad__runner *runner);
 /* Waits for the oldest step in flight, and stores its slot in *DONE, which is valid until the next submit. Returns the first
  * error of the program's tasks. */
 int sgrad__runner_wait(struct sgrad__runner *runner, const struct sgrad__slot **done);

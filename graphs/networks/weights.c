@@ -12,7 +12,7 @@
  *
  * Parameters that are split over ranks are whole in files, which also contain values that only some ranks store (shards.c).
  *
- * Limits: all values to save are copied in main memory first, at once. */
+ * Limits: all values to save are copied first, at once: to main memory, or to the file of --spill. */
 #include "graphs/networks/graph.h"
 #include "runtime/spill.h"
 

@@ -137,7 +137,7 @@ static void report_stall(const struct sgrad__search *search, const struct slot *
     for (int i = 0; i < search->slots; i++) {
         const struct sgrad__trial *e = slot[i].trial;
         if (slot[i].state == TRAINING && (e->ranks == 1 || e->turn.done > slot[i].sub_epoch->number * e->sub_epoch_steps))
-            sgrad__runner_tell_stall(e->run->runner);
+            sgrad__runner_log_stall(e->run->runner);
     }
 }
 

@@ -132,6 +132,8 @@ static int refuse(struct sgrad__run *run) {
                            other_bytes(run, best) / MIB, 1.02 * least / MIB, moves ? "" : "--spill ram, ");
 }
 
+bool sgrad__run_fits_gpu(struct sgrad__run *run) { return predict(run, run->batch.limit.moved) < INFINITY; }
+
 int sgrad__run_limit_gpu_memory(struct sgrad__run *run) {
     run->batch.evaluation_memory = sgrad__evaluation_memory(run);
     const int moved = sgrad__homes_choose(run->training, most_moved(run), predict, run);

@@ -214,6 +214,7 @@ static int share_recomputed(struct sgrad__run *run, const double *before) {
     for (int n = 0; n < run->graph->node_count; n++) is.layers += marks[n] > 0 && before[n] <= 0;
     set_marks(run, marks, is);
     failed = limited && !(predict(run, run->batch.limit.moved) < INFINITY);
+    if (run->batch.limit.gpu) failed = !sgrad__run_fits_gpu(run);
     sgrad_ranks_sum(&failed, 1);
     if (failed > 0) set_marks(run, before, (struct sgrad__recomputation){ 0 });
     free(marks);
@@ -295,10 +296,11 @@ int sgrad__run_agree_limit(struct sgrad__run *run) {
 
 int sgrad__run_limit_memory(struct sgrad__run *run) {
     if (!run->batch.limit.waves) return 0;
-    if (run->batch.limit.gpu) return sgrad__run_agree(run, sgrad__run_limit_gpu_memory(run));
     double *before = find_marks(run->graph);
     int error = 0;
-    if (run->options.parallel.memory) {
+    if (run->batch.limit.gpu) {
+        error = sgrad__run_limit_gpu_memory(run);
+    } else if (run->options.parallel.memory) {
         sgrad__run_measure_memory(run);
         error = choose_moved(run);
         if (!error && run->batch.limit.spills && !run->batch.recomputation.layers) choose_recomputed(run);

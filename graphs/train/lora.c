@@ -1,4 +1,5 @@
 /* lora.c: the options of low-rank adapters: --lora, --lora-on and --adapter; loading and saving adapters. */
+#include "codelets/ops/router.h"
 #include "graphs/train/setup.h"
 
 #include <ctype.h>
@@ -59,6 +60,10 @@ int sgrad__run_check_lora(const struct sgrad__run *run) {
         return sgrad_log_error(SGRAD_EINVAL, "--init-skip cannot be combined with --lora, which trains only the adapters: the "
                                              "parameters '%s' would keep their random values; first train these without --lora, "
                                              "and adapt the resulting weights", o->model.init_skip);
+    for (int n = 0; n < run->graph->node_count; n++)
+        if (run->graph->node[n].op == &sgrad_router_op && run->graph->node[n].is.s[0].shape.rank)
+            return sgrad_log_error(SGRAD_EINVAL, "--lora trains only the adapters, but bias_rate changes the biases of routers, "
+                                                 "which an adapter does not contain; use bias_rate=0");
     return sgrad__check_adapters(run->graph, o->model.lora_on);
 }
 

@@ -264,5 +264,7 @@ int sgrad__run_check_gpu_limit(const struct sgrad__run *run);
 struct sgrad__memory_limit sgrad__run_gpu_limit(void);      /* without a number of bytes */
 int sgrad__run_open_gpu_limit(struct sgrad__run *run);
 int sgrad__run_limit_gpu_memory(struct sgrad__run *run);
+/* Returns true if a step, with the layers that are marked as recomputed now, fits within this limit. */
+bool sgrad__run_fits_gpu(struct sgrad__run *run);
 
 #endif

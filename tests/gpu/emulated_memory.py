@@ -5,7 +5,7 @@ import re
 import subprocess
 
 from emulation import CUDA, needs
-from run import REFERENCE, command, content, events, folder, losses, main, ranks, stargrad
+from run import REFERENCE, by_rank, command, content, events, folder, losses, main, mpirun, ranks, stargrad
 
 TEXT = os.path.join(REFERENCE, "text.txt")
 BASE = ("--steps", 3, "--deterministic", "--checkpoint-every", 0, "--evaluate-last")
@@ -73,6 +73,16 @@ def test_two_ranks():
     ranks(2, *words, "--out", free)
     said = ranks(2, *words, "--out", limited, "--gpu-memory", f"{limit}M", *MOVES, env={"STARGRAD_EMULATED_MEMORY": limit})
     assert "leave the GPU" in said and content(limited) == content(free), said
+
+
+def test_a_rank_of_two():
+    """One rank limits its GPU. Both take part in the decision which layers are recomputed, because they share parameters."""
+    words = ("train", *GPT, *CUDA[2:], "--shard", "parameters")
+    free, limited, limit = folder("free"), folder("limited"), least(*GPT) + 60
+    ranks(2, *words, "--out", free)
+    run = command(*words, "--out", limited)
+    mpirun(2, by_rank([*run, "--gpu-memory", f"{limit}M", *MOVES], run))
+    assert content(limited) == content(free)
 
 
 def test_refused():

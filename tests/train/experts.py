@@ -99,6 +99,14 @@ def test_refused(options, reason):
     assert said.count("\n") == 1 and reason in said, said
 
 
+def test_refused_lora():
+    """An adapter does not contain the biases of routers, which would change."""
+    base, model = folder("base"), f"{SMALL},bias_rate=0.01"
+    stargrad("train", "--model", model, *TRAIN, "--steps", 1, "--out", base)
+    said = stargrad("train", "--model", model, *TRAIN, "--init", f"{base}/model.safetensors", "--lora", 2, "--out", folder("refused"), status=2)
+    assert said.count("\n") == 1 and "use bias_rate=0" in said, said
+
+
 def test_refused_mesh():
     said = ranks(2, "train", "--model", SMALL, *TRAIN, "--mesh", "tensor=2", "--out", folder("refused"), status=2)
     assert "experts cannot be split over the ranks of axis tensor" in said, said

@@ -8,11 +8,11 @@
  *     c                      ████████████████
  *     file             ├─ a ─┤                      ├a┤
  *
- * 1. Evict. The tasks are visited in order. If a task needs more memory than is free, the buffer that is used again last leaves
  * 1. Evict. The tasks are visited in order. If a task needs more memory than is free, a buffer that is used again late leaves
- *    Its content is written right after the task that has changed it last, so that writing can end before memory is needed.
- *    Content that the file already has is not written again. Buffers with a home, such as optimizer states, are read before
- *    their first use, and written after each change.
+ *    (L. A. Belady, A study of replacement algorithms for a virtual-storage computer, 1966, for buffers of one size). Its content
+ *    is written right after the task that has changed it last, so that writing can end before memory is needed. Content that the
+ *    file already has is not written again. Buffers with a home, such as optimizer states, are read before their first use, and
+ *    written after each change.
  * 2. Prefetch. The last read must end when its buffer is used; the reads before it must end before that one starts. This gives
  *    the latest start of each read. Then, in the order of uses, each read is moved forward to this start, as far as memory is
  *    free.
