@@ -235,12 +235,11 @@ static int settle(struct sgrad__run *run, int moved) {
     return error;
 }
 
-/* Moves as little as possible, unless a step is predicted to be faster if it moves more. If nothing else suffices, moves as much
- * as possible, and recomputes layers. */
+/* Chooses how many homes are in the file: as few as possible, unless a step is predicted to be faster with more. If nothing else
+ * suffices, all of them, and layers that are recomputed. */
 static int choose_moved(struct sgrad__run *run) {
-    const bool spills = run->batch.limit.spills;
     struct sgrad__homes homes = sgrad__homes_find(run->training);
-    const int most = spills ? homes.count : 0;
+    const int most = run->batch.limit.spills ? homes.count : 0;
     sgrad__homes_free(&homes);
     int moved = sgrad__homes_choose(run->training, most, predict, run);
     if (moved < 0) {
@@ -248,7 +247,22 @@ static int choose_moved(struct sgrad__run *run) {
         if (!set_limit(run, moved) || !choose_recomputed(run)) return refuse(run);
     }
     set_limit(run, moved);
-    return spills ? settle(run, moved) : 0;
+    return 0;
+}
+
+/* Chooses homes in the file and layers that are recomputed, and moves the homes. With such layers, fewer homes may be enough;
+ * but ranks that share parameters may have to omit the layers again. */
+static int choose(struct sgrad__run *run) {
+    const struct sgrad__recomputation *chosen = &run->batch.recomputation;
+    SGRAD_TRY(choose_moved(run));
+    if (!run->batch.limit.spills) return 0;
+    if (!chosen->layers) choose_recomputed(run);
+    const int moved = run->batch.limit.moved;
+    if (chosen->layers && moved && !sgrad__run_shares_parameters(run)) {
+        const int fewer = sgrad__homes_choose(run->training, moved, predict, run);
+        set_limit(run, fewer < 0 ? moved : fewer);
+    }
+    return settle(run, run->batch.limit.moved);
 }
 
 /* Reserves space for the copies of parameters and states that this rank writes to files: a checkpoint, a snapshot, and the
@@ -302,8 +316,7 @@ int sgrad__run_limit_memory(struct sgrad__run *run) {
         error = sgrad__run_limit_gpu_memory(run);
     } else if (run->options.parallel.memory) {
         sgrad__run_measure_memory(run);
-        error = choose_moved(run);
-        if (!error && run->batch.limit.spills && !run->batch.recomputation.layers) choose_recomputed(run);
+        error = choose(run);
         if (!error) error = reserve_copies(run);
     }
     error = sgrad__run_agree(run, error);
