@@ -275,8 +275,8 @@ assert one["spills"] and one["written_bytes"] > 5e7 and one["waiting_seconds"] <
 moved = (other["written_bytes"] + other["read_bytes"]) / 2e7
 assert 0.9 * moved < other["step_seconds"] < moved + 2 * one["step_seconds"] and other["waiting_seconds"] > 0.9 * (moved - one["step_seconds"]), other
 END
-# Within the limit on a simulated machine: a step takes as long as the plan predicts, and waits for a slow disk. The folder of --spill
-# need not exist.
+# Within the limit on a simulated machine: a step takes as long as the plan predicts, and waits for a slow disk, although layers are
+# recomputed then. The folder of --spill need not exist.
 if [ -r "$simulated" ] && command -v smpirun >/dev/null; then
 	within=(--batch 128 --nodes 1 --simulate --memory "$limit" --spill nowhere)
 	passes plan "${few[@]}" "${within[@]}" --machine disk-2e7.json
@@ -293,8 +293,8 @@ if [ -r "$simulated" ] && command -v smpirun >/dev/null; then
 		python3 - <<'END' || wrong 'report: a simulated trace without moves'
 import json
 moves, page = json.load(open("out"))["moves"], open("moves/nodes-1/report.html").read()
-assert moves["written_mb"] > 50 and moves["waiting_seconds"] > .8 * moves["step_seconds"] and "finding" in moves, moves
-assert '"rank 0 disk"' in page and page.count('"store","store ') > 20 and page.count('"fetch","fetch ') > 20
+assert moves["written_mb"] > 5 and moves["waiting_seconds"] > .8 * moves["step_seconds"] and "finding" in moves, moves
+assert '"rank 0 disk"' in page and page.count('"store","store ') > 2 and page.count('"fetch","fetch ') > 2
 END
 	elif grep -q 'this build has no FxT' err; then
 		echo 'no traces of simulated runs: their StarPU was built without FxT'
@@ -309,7 +309,7 @@ END
 import json
 fast, slow = (json.load(open(f"moved-{speed}"))["points"][0] for speed in ("1e12", "2e7"))
 for point in fast, slow:
-    assert point["method"] == "simulated" and point["read_bytes"] >= point["written_bytes"] > 5e7, point
+    assert point["method"] == "simulated" and point["read_bytes"] >= point["written_bytes"] > 5e6, point
     assert abs(point["step_seconds"] / point["formula_step_seconds"] - 1) < .1, point
 moved = (slow["written_bytes"] + slow["read_bytes"]) / 2e7
 assert fast["waiting_seconds"] < .01 * fast["step_seconds"], fast
