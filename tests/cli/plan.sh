@@ -303,7 +303,7 @@ END
 	fi
 	passes plan "${few[@]}" --nodes 2 --simulate --memory 2G --machine "$machines/xeon-amx.json"
 	says '^2 nodes: all buffers stay in memory$'
-	refuses 1 '--memory 20M is too little: a rank requires [0-9]*M with --spill, .*; give --memory [0-9]*M, a smaller' plan "${few[@]}" \
+	refuses 1 '--memory 20M is too little: a rank requires [0-9]*M with --spill, .*; give --memory [0-9]*M, or a smaller' plan "${few[@]}" \
 		--batch 128 --nodes 2 --simulate --memory 20M --spill nowhere --machine disk-2e7.json
 	python3 - <<'END' || wrong 'plan --simulate --memory: the step is not that of the plan'
 import json
