@@ -310,7 +310,7 @@ import json
 fast, slow = (json.load(open(f"moved-{speed}"))["points"][0] for speed in ("1e12", "2e7"))
 for point in fast, slow:
     assert point["method"] == "simulated" and point["read_bytes"] >= point["written_bytes"] > 5e6, point
-    assert abs(point["step_seconds"] / point["formula_step_seconds"] - 1) < .1, point
+    assert abs(point["step_seconds"] / point["formula_step_seconds"] - 1) < .25, point      # few moves, one of which may differ
 moved = (slow["written_bytes"] + slow["read_bytes"]) / 2e7
 assert fast["waiting_seconds"] < .01 * fast["step_seconds"], fast
 assert .9 * moved < slow["step_seconds"] < moved + 2 * fast["step_seconds"] and slow["waiting_seconds"] > .8 * moved, slow
