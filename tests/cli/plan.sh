@@ -275,8 +275,8 @@ assert one["spills"] and one["written_bytes"] > 5e7 and one["waiting_seconds"] <
 moved = (other["written_bytes"] + other["read_bytes"]) / 2e7
 assert 0.9 * moved < other["step_seconds"] < moved + 2 * one["step_seconds"] and other["waiting_seconds"] > 0.9 * (moved - one["step_seconds"]), other
 END
-# Within the limit on a simulated machine: a step takes as long as the plan predicts, and waits for a slow disk, although layers are
-# recomputed then. The folder of --spill need not exist.
+# Within the limit on a simulated machine: a step takes as long as the plan predicts, or as its moves take on a slow disk. Layers are
+# recomputed then, as many as the size of the process allows: more or fewer than in the plan. The folder of --spill need not exist.
 if [ -r "$simulated" ] && command -v smpirun >/dev/null; then
 	within=(--batch 128 --nodes 1 --simulate --memory "$limit" --spill nowhere)
 	passes plan "${few[@]}" "${within[@]}" --machine disk-2e7.json
@@ -310,9 +310,9 @@ import json
 fast, slow = (json.load(open(f"moved-{speed}"))["points"][0] for speed in ("1e12", "2e7"))
 for point in fast, slow:
     assert point["method"] == "simulated" and point["read_bytes"] >= point["written_bytes"] > 5e6, point
-    assert abs(point["step_seconds"] / point["formula_step_seconds"] - 1) < .25, point      # few moves, one of which may differ
 moved = (slow["written_bytes"] + slow["read_bytes"]) / 2e7
 assert fast["waiting_seconds"] < .01 * fast["step_seconds"], fast
+assert abs(fast["step_seconds"] / fast["formula_step_seconds"] - 1) < .1, fast
 assert .9 * moved < slow["step_seconds"] < moved + 2 * fast["step_seconds"] and slow["waiting_seconds"] > .8 * moved, slow
 END
 else
