@@ -147,7 +147,7 @@ static void keep_details(const char *folder, json_t *json) {
 }
 
 static int print_result(const struct sgrad__request *request, const struct sgrad_train_options *options,
-                const struct sgrad_train_result *result, const struct sgrad_predictions *answers) {
+                        const struct sgrad_train_result *result, const struct sgrad_predictions *answers) {
     struct sgrad_classification c = { 0 };
     struct sgrad__classes names = { 0 };
     if (request->eval.details) {

@@ -67,7 +67,7 @@ static void print_unsure(const char *sample, const char *label, bool json) {
 
 /* Prints the most probable classes of a sample, in descending order. LABEL: the true class; NULL: unknown. */
 static void print_classes(const char *sample, const char *label, const struct ranked *ranked, int top,
-                         const struct sgrad__classes *names, bool json) {
+                          const struct sgrad__classes *names, bool json) {
     json_t *list = json ? json_array() : NULL;
     for (int k = 0; k < top; k++) {
         const char *name = names->name[ranked[k].class];
@@ -117,7 +117,7 @@ static bool are_finite(const float *number, int64_t count) {
 }
 
 static void print_all(const struct sgrad__request *request, const struct sgrad_dataset *dataset,
-                     const struct sgrad_predictions *predictions, const struct sgrad__classes *names) {
+                      const struct sgrad_predictions *predictions, const struct sgrad__classes *names) {
     const int classes = names->count, top = request->predict.top < classes ? request->predict.top : classes;
     struct ranked *ranked = sgrad_xcalloc((size_t)predictions->width + 1, sizeof *ranked);
     double *probability = sgrad_xcalloc((size_t)predictions->width + 1, sizeof *probability);

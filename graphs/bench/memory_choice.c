@@ -131,11 +131,10 @@ static struct sgrad__program *recompute(const struct attempt *attempt, bool spil
 }
 
 static double predict(void *arg, int moved) {
+    const struct attempt *attempt = arg;
+    struct sgrad_program_options o;
     double other;
-    struct sgrad__program *program = build_moved(arg, true, moved, &other);
-    const double seconds = !program ? INFINITY : program->spilling.read > 0 ? program->spilling.seconds : 0;
-    sgrad__program_destroy(program);
-    return seconds;
+    return set_options(attempt, true, moved, &other, &o) ? sgrad__program_predict(attempt->run->graph, &o) : INFINITY;
 }
 
 /* Builds the program as a run would choose it. States and weights that are shared with other ranks are not moved here. *LAYERS is

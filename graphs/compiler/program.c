@@ -19,6 +19,7 @@
 #include "graphs/compiler/builder.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -333,4 +334,12 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_o
         p = build_within(graph, options, most, whole);
     sgrad__program_destroy(whole);
     return p ? *program = p, 0 : SGRAD_ENOMEM;
+}
+
+double sgrad__program_predict(struct sgrad_graph *graph, const struct sgrad_program_options *options) {
+    struct sgrad__program *program;
+    if (sgrad__program_build(graph, options, &program)) return INFINITY;
+    const double seconds = program->spilling.read > 0 ? program->spilling.seconds : 0;
+    sgrad__program_destroy(program);
+    return seconds;
 }

@@ -265,6 +265,8 @@ struct sgrad__recomputation {
 /* Marks layers of GRAPH as recomputed, if a step within the limit then takes less time, or only then fits. */
 struct sgrad__recomputation sgrad__program_choose_recomputed(struct sgrad_graph *graph,
                                                              const struct sgrad_program_options *options);
+/* Returns the predicted seconds of a step of that program; 0: it moves nothing; INFINITY: it cannot be built. */
+double sgrad__program_predict(struct sgrad_graph *graph, const struct sgrad_program_options *options);
 /* The lowest limit of memory, in bytes, for which sgrad__program_build succeeds, to about a hundredth. */
 double sgrad__program_least_memory(struct sgrad_graph *graph, const struct sgrad_program_options *options);
 /* Returns the bytes of one copy of BUFFER. */

@@ -119,17 +119,11 @@ static int64_t large_batch(const struct sgrad__run *run, int64_t views) {
     return more < views ? views : more - more % views;
 }
 
-/* Returns the program of an evaluation without views; NULL: it cannot be built. */
-static struct sgrad__program *build_usual(const struct sgrad__run *run) {
+double sgrad__evaluation_memory(const struct sgrad__run *run) {
     const int64_t batch = large_batch(run, 1);
     const struct sgrad_program_options o = sgrad__run_program_options(run, false, batch, run->evaluation.micro);
     struct sgrad__program *program;
-    return sgrad__program_build(run->graph, &o, &program) ? NULL : program;
-}
-
-double sgrad__evaluation_memory(const struct sgrad__run *run) {
-    struct sgrad__program *program = build_usual(run);
-    if (!program) return 0;
+    if (sgrad__program_build(run->graph, &o, &program)) return 0;
     struct sgrad__memory memory = sgrad__program_memory(program, run->context->cpus, NULL);
     if (run->batch.limit.gpu) memory.workspaces = (double)sgrad__program_gpu_workspace(program);
     sgrad__program_destroy(program);

@@ -93,17 +93,12 @@ static void set_limit(struct sgrad__run *run, int moved) {
     run->batch.limit.bytes = (double)run->options.parallel.gpu_memory - other_bytes(run, moved);
 }
 
-/* Returns the predicted seconds of a step if MOVED homes live in main memory; 0: nothing is moved; INFINITY: the limit is too
- * low. */
+/* Predicts a step with MOVED homes in main memory (sgrad__program_predict). */
 static double predict(void *arg, int moved) {
     struct sgrad__run *run = arg;
-    struct sgrad__program *program;
     set_limit(run, moved);
     const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    if (run->batch.limit.bytes < 1 || sgrad__program_build(run->graph, &o, &program)) return INFINITY;
-    const double seconds = program->spilling.read > 0 ? program->spilling.seconds : 0;
-    sgrad__program_destroy(program);
-    return seconds;
+    return run->batch.limit.bytes < 1 ? INFINITY : sgrad__program_predict(run->graph, &o);
 }
 
 /* Returns the lowest limit, if MOVED homes live in main memory. */

@@ -131,16 +131,12 @@ static bool set_limit(struct sgrad__run *run, int moved) {
     return run->batch.limit.bytes >= use.evaluation && run->batch.limit.bytes >= 1;
 }
 
-/* Returns the predicted seconds of a step if MOVED homes are in the file; 0: nothing is moved; INFINITY: the limit is too low. */
+/* Predicts a step with MOVED homes in the file (sgrad__program_predict). */
 static double predict(void *arg, int moved) {
     struct sgrad__run *run = arg;
-    struct sgrad__program *program;
     if (!set_limit(run, moved)) return INFINITY;
     const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    if (sgrad__program_build(run->graph, &o, &program)) return INFINITY;
-    const double seconds = program->spilling.read > 0 ? program->spilling.seconds : 0;
-    sgrad__program_destroy(program);
-    return seconds;
+    return sgrad__program_predict(run->graph, &o);
 }
 
 /* ---- recomputation ---- */
