@@ -86,7 +86,8 @@ OTHERS = {
     "STARGRAD_MOST_SECONDS": "test_most_seconds",
     "STARGRAD_REHEARSAL": "a folder, which is created",
     "STARPU_FXT_PREFIX": "Stargrad sets it", "STARPU_FXT_SUFFIX": "Stargrad sets it", "STARPU_GENERATE_TRACE": "Stargrad sets it",
-    "STARPU_HOSTNAME": "any name", "STARPU_TARBALL": "of quickstart, which checks that the file exists",
+    "STARPU_HOSTNAME": "any name", "STARPU_SUBALLOCATOR": "read with --gpu-memory alone",
+    "STARPU_TARBALL": "of quickstart, which checks that the file exists",
     **{f"STARGRAD_EMULATED_{name}": "test_emulator" for name in ("GPUS", "DELAY", "FAULT", "CAPTURE", "REFUSAL", "HEURISTICS", "CLOCK", "COUNT", "MEMORY")},
 }
 
