@@ -169,15 +169,16 @@ enum sgrad_init {
 };
 /* Layout of a parameter in files (PyTorch's) if it differs from the layout in memory.
  * SGRAD_AS_IS: the same. SGRAD_OIHW: OIHW or OIDHW in files, OHWI or ODHWI in memory. SGRAD_TRANSPOSED: (C,K) in files, (K,C)
- * in memory. */
-enum sgrad_file_layout { SGRAD_AS_IS, SGRAD_OIHW, SGRAD_TRANSPOSED };
+ * in memory. SGRAD_STACKED: (E,K,C) in memory, E tensors (K,C) in files: "experts.*.weight" is experts.0.weight,
+ * experts.1.weight and so on. */
+enum sgrad_file_layout { SGRAD_AS_IS, SGRAD_OIHW, SGRAD_TRANSPOSED, SGRAD_STACKED };
 
 #define SGRAD_MAX_INPUTS 8
 #define SGRAD_MAX_PARAMETERS 4
 #define SGRAD_MAX_WEIGHTED 8        /* classes to which a loss can assign weights */
 #define SGRAD_MAX_FREQUENCIES 256   /* pairs of features of a head with rotary positions */
 struct sgrad_parameter {
-    const char *name;           /* appended to the layer's name and a dot: "weight"; with an asterisk: see weights.c */
+    const char *name;           /* appended to the layer's name and a dot: "weight" */
     struct sgrad_shape shape;
     enum sgrad_dtype dtype;     /* F32; a state may be I64 (num_batches_tracked), also in memory */
     enum sgrad_init init;

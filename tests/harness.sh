@@ -1,6 +1,6 @@
 # harness.sh COMMAND…: runs one test of `make check`; the last word is its file. Tests run in parallel, so each has a separate
 # folder, TMPDIR and STARPU_HOME, which is removed at the end. The last line of a test's log is its time. A failed test is printed
-# at once, on file descriptor 9, with the command that repeats it.
+# at once, on file descriptor 9, with the command that repeats it. A test that runs for 25 minutes is ended, and has failed.
 # shellcheck shell=bash
 set -u
 log=$(readlink "/proc/$$/fd/1")
@@ -21,8 +21,9 @@ if [ -x "${MPIRUN:-}" ] && [ "$(command -v mpirun)" != "$MPIRUN" ]; then
 fi
 
 TIMEFORMAT='seconds: %1R, of processors: %1U + %1S'
-time "$@"
+time timeout -k 10 1500 "$@"
 status=$?
+[ $status != 124 ] || printf '%s has run for 25 minutes, and was ended\n' "$test"
 case $status in
 0 | 77) ;;
 *) {

@@ -30,8 +30,8 @@
 static struct sgrad_parameter matrix(const struct sgrad_experts *attrs, const char *name, int64_t count, int64_t out, int64_t in,
                                      float deviation) {
     struct sgrad_parameter p = { .name = name, .init = deviation > 0 ? SGRAD_NORMAL : SGRAD_UNIFORM, .fan = (double)in,
-                                 .deviation = (double)deviation, .shape = { 3, { count, out, in } } };
-    if (attrs->single) p.shape = (struct sgrad_shape){ 2, { out, in } };
+                                 .deviation = (double)deviation, .shape = { 3, { count, out, in } }, .layout = SGRAD_STACKED };
+    if (attrs->single) p.shape = (struct sgrad_shape){ 2, { out, in } }, p.layout = SGRAD_AS_IS;
     return p;
 }
 

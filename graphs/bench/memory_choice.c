@@ -76,80 +76,66 @@ static double schedule(const struct chooser *chooser, const struct sgrad__progra
     return seconds;
 }
 
-/* A search for the program of RUN within the limit. SAVED: bytes that other ranks store. */
+/* A run within the limit. SAVED: bytes that other ranks store. */
 struct attempt {
-    const struct chooser *chooser;
     const struct sgrad__run *run;
     double saved;
 };
 
-/* Sets the options of the program with MOVED homes in the file, and *OTHER to the bytes that steps do not use. Returns false if
- * the limit is too low for an evaluation. */
-static bool set_options(const struct attempt *attempt, bool spills, int moved, double *other, struct sgrad_program_options *how) {
-    const struct sgrad__run *run = attempt->run;
-    const struct chooser *chooser = attempt->chooser;
-    const struct sgrad__memory_use use = sgrad__run_memory_use(run, moved);
-    struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    *other = use.other - attempt->saved;
-    o.cpus = chooser->pace.workers;
-    o.limit = (struct sgrad__memory_limit){ .bytes = chooser->is->bytes - *other,
-                                            .waves = true,
-                                            .instruction = SGRAD__INSTRUCTION_BYTES,
-                                            .instructions = run->batch.limit.instructions,
-                                            .spills = spills,
-                                            .moved = moved,
-                                            .speed = chooser->pace.disk,
-                                            .flops = chooser->pace.flops,
-                                            .bandwidth = chooser->pace.bandwidth };
-    *how = o;
-    return o.limit.bytes >= 1 && o.limit.bytes >= use.evaluation;
-}
-
-/* Builds this program. NULL: there is none. */
-static struct sgrad__program *build_moved(const struct attempt *attempt, bool spills, int moved, double *other) {
-    struct sgrad_program_options o;
-    struct sgrad__program *program;
-    const bool fits = set_options(attempt, spills, moved, other, &o);
-    return !fits || sgrad__program_build(attempt->run->graph, &o, &program) ? NULL : program;
-}
-
-/* Builds it again, if a run would recompute layers because of the limit; *LAYERS becomes their number. PROGRAM: without this. */
-static struct sgrad__program *recompute(const struct attempt *attempt, bool spills, int moved, struct sgrad__program *program,
-                                        double *other, int *layers) {
-    struct sgrad_graph *graph = attempt->run->graph;
-    struct sgrad_program_options o;
-    bool *before = sgrad_xcalloc((size_t)graph->node_count + 1, sizeof *before);
-    for (int n = 0; n < graph->node_count; n++) before[n] = graph->node[n].again;
-    const bool asks = !attempt->run->options.model.recompute && (!program || program->spilling.waited > 0);
-    if (asks && set_options(attempt, spills, moved, other, &o)) *layers = sgrad__program_choose_recomputed(graph, &o).layers;
-    struct sgrad__program *with = *layers ? build_moved(attempt, spills, moved, other) : NULL;
-    for (int n = 0; n < graph->node_count; n++) graph->node[n].again = before[n];
-    if (!with) *layers = 0;
-    if (with) sgrad__program_destroy(program);
-    free(before);
-    return with ? with : program;
-}
-
-static double predict(void *arg, int moved) {
+static struct sgrad__memory_use use_with(void *arg, int moved) {
     const struct attempt *attempt = arg;
-    struct sgrad_program_options o;
-    double other;
-    return set_options(attempt, true, moved, &other, &o) ? sgrad__program_predict(attempt->run->graph, &o) : INFINITY;
+    struct sgrad__memory_use use = sgrad__run_memory_use(attempt->run, moved);
+    use.other -= attempt->saved;
+    return use;
 }
 
-/* Builds the program as a run would choose it. States and weights that are shared with other ranks are not moved here. *LAYERS is
- * set to the number of layers that are recomputed because of the limit. */
+/* Returns the search for the program that a run would choose. States and weights that are shared with other ranks are not moved
+ * here. */
+static struct sgrad__limit_search search_for(const struct chooser *chooser, struct attempt *attempt) {
+    const struct sgrad__run *run = attempt->run;
+    const bool spills = chooser->is->write > 0 && chooser->is->read > 0;
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    struct sgrad__limit_search search = {
+        .graph = run->graph,
+        .options = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro),
+        .bytes = chooser->is->bytes,
+        .most = spills && attempt->saved <= 0 ? homes.count : 0,
+        .recomputes = !run->options.model.recompute,
+        .use = use_with,
+        .arg = attempt,
+    };
+    search.options.cpus = chooser->pace.workers;
+    search.options.limit = (struct sgrad__memory_limit){ .waves = true,
+                                                         .instruction = SGRAD__INSTRUCTION_BYTES,
+                                                         .instructions = run->batch.limit.instructions,
+                                                         .spills = spills,
+                                                         .speed = chooser->pace.disk,
+                                                         .flops = chooser->pace.flops,
+                                                         .bandwidth = chooser->pace.bandwidth };
+    sgrad__homes_free(&homes);
+    return search;
+}
+
+/* Builds the program as a run would choose it; NULL: the limit is too low. Sets *OTHER to the bytes that steps do not use, and
+ * *LAYERS to the number of layers that are recomputed because of the limit. */
 static struct sgrad__program *build(const struct chooser *chooser, const struct sgrad__run *run, double saved, double *other,
                                     int *layers) {
-    struct attempt attempt = { chooser, run, saved };
-    struct sgrad__program *whole = build_moved(&attempt, false, 0, other);
-    if (whole) return whole;
-    if (chooser->is->write <= 0 || chooser->is->read <= 0) return recompute(&attempt, false, 0, NULL, other, layers);
-    struct sgrad__homes homes = sgrad__homes_find(run->training);
-    const int moved = sgrad__homes_choose(run->training, saved > 0 ? 0 : homes.count, predict, &attempt);
-    sgrad__homes_free(&homes);
-    if (moved < 0) return NULL;
-    return recompute(&attempt, true, moved, build_moved(&attempt, true, moved, other), other, layers);
+    struct attempt attempt = { run, saved };
+    const struct sgrad__limit_search search = search_for(chooser, &attempt);
+    double *before = sgrad__limit_marks(run->graph);
+    const struct sgrad__limit_choice choice = sgrad__limit_choose(&search);
+    struct sgrad_program_options o = search.options;
+    struct sgrad__program *program = NULL;
+    *layers = choice.recomputation.layers;
+    if (choice.moved >= 0) {
+        *other = use_with(&attempt, choice.moved).other;
+        o.limit.moved = choice.moved;
+        o.limit.bytes = search.bytes - *other;
+        if (sgrad__program_build(run->graph, &o, &program)) program = NULL;
+    }
+    sgrad__limit_set_marks(run->graph, before);
+    free(before);
+    return program;
 }
 
 /* ---- the curve of memory ---- */

@@ -1,9 +1,8 @@
-/* homes.c: large tensors of a training, some of which live in the file of --spill: which ones, and how many. passes/spill.c moves
- * copies of them to memory while tasks use them. */
+/* homes.c: large tensors of a training, some of which live in the file of --spill. limit_choice.c chooses how many, and
+ * passes/spill.c moves copies of them to memory while tasks use them. */
 #include "graphs/compiler/program.h"
 #include "graphs/compiler/training.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* Appends TENSOR, if it is large. */
@@ -38,43 +37,4 @@ double sgrad__homes_bytes(const struct sgrad__homes *homes, int first, int end) 
     double bytes = 0;
     for (int i = first; i < end; i++) bytes += (double)sgrad_view_bytes(&homes->tensor[i]->view);
     return bytes;
-}
-
-/* ---- how many ---- */
-
-enum { LEVELS = 16 };
-#define SAVES 0.99      /* times the predicted seconds: worth a move of more bytes */
-
-/* Sets MOVED[level] to the number of homes that have about level / LEVELS of the bytes of the first MOST ones. */
-static void divide(const struct sgrad__training *training, int most, int moved[LEVELS + 1]) {
-    struct sgrad__homes homes = sgrad__homes_find(training);
-    const double all = sgrad__homes_bytes(&homes, 0, most);
-    for (int level = 0, n = 0; level <= LEVELS; moved[level++] = n)
-        while (n < most && sgrad__homes_bytes(&homes, 0, n) < level * all / LEVELS) n++;
-    sgrad__homes_free(&homes);
-}
-
-int sgrad__homes_choose(const struct sgrad__training *training, int most, double (*predicted)(void *arg, int moved),
-                        void *arg) {
-    int moved[LEVELS + 1], low = -1, high = 0;      /* LOW is too little, HIGH suffices */
-    divide(training, most, moved);
-    double seconds = predicted(arg, 0);
-    if (!most) return seconds < INFINITY ? 0 : -1;
-    if (!(seconds < INFINITY)) {
-        low = 0, high = LEVELS;
-        seconds = predicted(arg, moved[LEVELS]);
-        if (!(seconds < INFINITY)) return -1;
-    }
-    while (high - low > 1) {
-        const int middle = (low + high) / 2;
-        const double with_middle = predicted(arg, moved[middle]);
-        if (with_middle < INFINITY) high = middle, seconds = with_middle;
-        else low = middle;
-    }
-    while (seconds > 0 && high < LEVELS) {
-        const double with_more = predicted(arg, moved[high + 1]);
-        if (with_more >= SAVES * seconds) break;
-        seconds = with_more, high++;
-    }
-    return moved[high];
 }

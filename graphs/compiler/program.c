@@ -248,7 +248,7 @@ static struct sgrad__program *build(struct sgrad_graph *graph, const struct sgra
     begin_program(&b, p);
     open_builder(&b);
     b.wave = wave_of(&b);
-    b.most_bytes = options->limit.gpu ? planned / TASKS_OF_MEMORY : options->limit.task;
+    b.most_bytes = options->limit.gpu ? planned / TASKS_OF_MEMORY : 0;
     add_step(&b);
     sgrad__pack_first(&b);
     if (options->fuse) sgrad__fuse(&b);

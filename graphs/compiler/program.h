@@ -173,11 +173,6 @@ struct sgrad__homes {
 struct sgrad__homes sgrad__homes_find(const struct sgrad__training *training);
 void sgrad__homes_free(struct sgrad__homes *homes);
 double sgrad__homes_bytes(const struct sgrad__homes *homes, int first, int end);   /* of tensors FIRST to END - 1 */
-/* Returns the number of homes that should be in the file: as few as possible, unless more are predicted to save time; -1: the
- * limit is too low. MOST: the number that may be there. PREDICTED returns the seconds of a step with MOVED homes in the file;
- * INFINITY: that is not possible. */
-int sgrad__homes_choose(const struct sgrad__training *training, int most, double (*predicted)(void *arg, int moved),
-                        void *arg);
 enum { SGRAD__SMALLEST_MOVE = 256 << 10 };      /* bytes: smaller buffers and tensors are not moved */
 
 /* The limit of a program's memory. */
@@ -191,7 +186,6 @@ struct sgrad__memory_limit {
     int moved;                          /* number of the first tensors of sgrad__homes that are in the file */
     struct sgrad_spill_speed speed;     /* of this folder */
     double flops, bandwidth;            /* of a worker, per second: for tasks that have not been measured */
-    double task;                        /* most bytes of the operands of a fused GPU task, without moves; 0: any number */
     double instruction;                 /* bytes that each added instruction takes in other memory */
     int instructions;                   /* those of the step without a limit, whose bytes are not part of the limit */
 };
@@ -269,6 +263,39 @@ struct sgrad__recomputation sgrad__program_choose_recomputed(struct sgrad_graph 
 double sgrad__program_predict(struct sgrad_graph *graph, const struct sgrad_program_options *options);
 /* The lowest limit of memory, in bytes, for which sgrad__program_build succeeds, to about a hundredth. */
 double sgrad__program_least_memory(struct sgrad_graph *graph, const struct sgrad_program_options *options);
+
+/* ---- limit_choice.c ---- */
+
+/* The memory of a rank or a GPU that its steps do not use, in bytes: other parts; an evaluation, when no steps run, with the
+ * weights that it reads from the file. */
+struct sgrad__memory_use {
+    double other, evaluation;
+};
+/* A search for a program that fits a limit. */
+struct sgrad__limit_search {
+    struct sgrad_graph *graph;              /* its marks of recomputed layers change */
+    struct sgrad_program_options options;   /* of the program; the search sets limit.bytes and limit.moved */
+    double bytes;                           /* the limit, of which USE is a part */
+    int most;                               /* number of homes that may be in the file */
+    bool recomputes;                        /* layers may be recomputed */
+    bool layers_may_be_dropped;             /* the caller may undo the choice of layers: homes must suffice without it */
+    struct sgrad__memory_use (*use)(void *arg, int moved);      /* with MOVED homes in the file */
+    void *arg;
+};
+struct sgrad__limit_choice {
+    int moved;                              /* homes in the file; -1: the limit is too low */
+    struct sgrad__recomputation recomputation;      /* its layers are marked in the graph */
+};
+struct sgrad__limit_choice sgrad__limit_choose(const struct sgrad__limit_search *search);
+/* Returns the predicted seconds of a step with MOVED homes in the file, and the layers that are marked; 0: nothing is moved;
+ * INFINITY: the limit is too low. */
+double sgrad__limit_predict(const struct sgrad__limit_search *search, int moved);
+/* Returns the lowest possible limit in bytes, and sets *OTHER to the part of it that steps do not use. */
+double sgrad__limit_least(const struct sgrad__limit_search *search, double *other);
+/* Returns, by layer, 1 if it is recomputed, else 0. The caller must free the array. */
+double *sgrad__limit_marks(const struct sgrad_graph *graph);
+/* Marks the layers whose value is above 0 as recomputed, and no others. */
+void sgrad__limit_set_marks(struct sgrad_graph *graph, const double *marks);
 /* Returns the bytes of one copy of BUFFER. */
 static inline size_t sgrad__buffer_bytes(const struct sgrad__buffer *buffer) {
     const size_t bytes = sgrad_view_bytes(&buffer->view);

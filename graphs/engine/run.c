@@ -116,7 +116,7 @@ struct sgrad_program_options sgrad__run_program_options(const struct sgrad__run 
                   .share = run->update.kfac_share,
                   .room = run->update.kfac_room },
         .window = sgrad__run_steps_in_flight(run),
-        .limit = training ? run->batch.limit : (struct sgrad__memory_limit){ .task = run->batch.limit.task },
+        .limit = training ? run->batch.limit : (struct sgrad__memory_limit){ 0 },
         .source = training && run->data.placement ? sgrad__placement_source(run->data.placement) : sgrad__source_of(samples),
         .workers = run->files.workers,
     };

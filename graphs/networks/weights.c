@@ -7,8 +7,7 @@
  *     memory, OHWI    a0 a1 a2  b0 b1 b2  c0 c1 c2  d0 d1 d2      pixels a b / c d, channels 0 1 2
  *     file, OIHW      a0 b0 c0 d0  a1 b1 c1 d1  a2 b2 c2 d2
  *
- * A parameter (E,K,C) whose name has an asterisk, "experts.*.weight", is a tensor (K,C) for each expert: "experts.0.weight",
- * "experts.1.weight" and so on.
+ * A stacked parameter (E,K,C), "experts.*.weight", is E tensors (K,C): "experts.0.weight", "experts.1.weight" and so on.
  *
  * Parameters that are split over ranks are whole in files, which also contain values that only some ranks store (shards.c).
  *
@@ -16,24 +15,28 @@
 #include "graphs/networks/graph.h"
 #include "runtime/spill.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- layouts and types ---------------------------------------------------------------------------------------- */
 
-/* Returns the asterisk in the name of an item that is several tensors in files; NULL: it is one. */
-static const char *star_of(const struct sgrad__item *item) {
-    return item->view.shape.rank == 3 ? strrchr(item->name, '*') : NULL;
+/* Returns the number of tensors in files. */
+static int pieces_of(const struct sgrad__item *item) {
+    return item->layout == SGRAD_STACKED ? (int)item->view.shape.dim[0] : 1;
 }
 
-/* Returns the number of tensors in files. */
-static int pieces_of(const struct sgrad__item *item) { return star_of(item) ? (int)item->view.shape.dim[0] : 1; }
+/* Returns true if the numbers of a tensor have another order in files. */
+static bool is_permuted(const struct sgrad__item *item) {
+    return item->layout == SGRAD_OIHW || item->layout == SGRAD_TRANSPOSED;
+}
 
 /* Returns the name of tensor PIECE in files. The caller must free it. */
 static char *piece_name(const struct sgrad__item *item, int piece) {
-    const char *star = star_of(item);
-    if (!star) return sgrad_format("%s", item->name);
+    if (item->layout != SGRAD_STACKED) return sgrad_format("%s", item->name);
+    const char *star = strrchr(item->name, '*');
+    assert(star);
     return sgrad_format("%.*s%d%s", (int)(star - item->name), item->name, piece, star + 1);
 }
 
@@ -41,7 +44,7 @@ static char *piece_name(const struct sgrad__item *item, int piece) {
 static struct sgrad_shape file_shape(const struct sgrad__item *item) {
     const struct sgrad_shape *memory = &item->view.shape;
     struct sgrad_shape file = *memory;
-    if (star_of(item)) {
+    if (item->layout == SGRAD_STACKED) {
         file.rank--;
         memmove(file.dim, file.dim + 1, (size_t)file.rank * sizeof *file.dim);
     }
@@ -274,7 +277,7 @@ static int load_item(const struct sgrad_graph *graph, const struct sgrad__item *
     const size_t bytes = sgrad_view_bytes(&item->view);
     void *file = sgrad_xcalloc(1, bytes), *memory = sgrad_xcalloc(1, bytes);
     int error = read_tensors(graph, item, from, file);
-    const bool moves = item->layout != SGRAD_AS_IS;
+    const bool moves = is_permuted(item);
     if (moves) to_memory_layout(item, file, memory);
     if (!error && merges) error = sgrad__adapter_merge(from, item->name, &item->view.shape, moves ? memory : file);
     if (!error && item->whole) {
@@ -381,7 +384,7 @@ void sgrad__weights_free(struct sgrad__weights *weights) {
 /* Converts VALUE to the layout in files. */
 static void lay_out(const struct sgrad__item *item, void *value) {
     const size_t bytes = sgrad_view_bytes(&item->view);
-    if (item->layout == SGRAD_AS_IS) return;
+    if (!is_permuted(item)) return;
     void *memory = sgrad_xcalloc(1, bytes);
     memcpy(memory, value, bytes);
     to_file_layout(item, memory, value);

@@ -16,7 +16,6 @@
 #include "runtime/gpu_memory.h"
 #include "runtime/spill.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,9 +23,6 @@
  * been measured on this machine. */
 static const double FLOPS = 20e12, BANDWIDTH = 1e12;
 static const double MIB = 1 << 20;  /* the M of options */
-/* Bytes of the operands of a fused task of an evaluation, so that not all weights are needed at the same time. It must not depend
- * on the limit: else the lowest limit would change with it. */
-static const double TASK = 64 << 20;
 
 static bool spills(const struct sgrad__run *run) {
     const char *spill = run->options.parallel.spill;
@@ -63,7 +59,7 @@ int sgrad__run_check_gpu_limit(const struct sgrad__run *run) {
 }
 
 struct sgrad__memory_limit sgrad__run_gpu_limit(void) {
-    return (struct sgrad__memory_limit){ .waves = true, .gpu = true, .flops = FLOPS, .bandwidth = BANDWIDTH, .task = TASK };
+    return (struct sgrad__memory_limit){ .waves = true, .gpu = true, .flops = FLOPS, .bandwidth = BANDWIDTH };
 }
 
 int sgrad__run_open_gpu_limit(struct sgrad__run *run) {
@@ -74,8 +70,9 @@ int sgrad__run_open_gpu_limit(struct sgrad__run *run) {
     return sgrad_spill_open_ram(&limit->file);
 }
 
-/* Returns the bytes on the GPU that steps cannot use, if MOVED homes live in main memory. */
-static double other_bytes(const struct sgrad__run *run, int moved) {
+/* Returns the bytes on the GPU that steps cannot use, with those of an evaluation, if MOVED homes live in main memory. */
+static struct sgrad__memory_use use_with(void *arg, int moved) {
+    const struct sgrad__run *run = arg;
     double bytes = SGRAD_GPU_LIBRARIES + sgrad_gpu_memory_chunks() + sgrad__training_memory(run->training);
     struct sgrad__homes homes = sgrad__homes_find(run->training);
     for (int i = 0; i < run->graph->parameter_count; i++) {
@@ -84,55 +81,44 @@ static double other_bytes(const struct sgrad__run *run, int moved) {
     }
     bytes -= sgrad__homes_bytes(&homes, 0, moved);
     sgrad__homes_free(&homes);
-    return bytes + run->batch.evaluation_memory;
+    return (struct sgrad__memory_use){ bytes + run->batch.evaluation_memory, 0 };
 }
 
-/* Sets the limit of steps, if MOVED homes live in main memory. */
-static void set_limit(struct sgrad__run *run, int moved) {
-    run->batch.limit.moved = moved;
-    run->batch.limit.bytes = (double)run->options.parallel.gpu_memory - other_bytes(run, moved);
-}
-
-/* Predicts a step with MOVED homes in main memory (sgrad__program_predict). */
-static double predict(void *arg, int moved) {
-    struct sgrad__run *run = arg;
-    set_limit(run, moved);
-    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    return run->batch.limit.bytes < 1 ? INFINITY : sgrad__program_predict(run->graph, &o);
-}
-
-/* Returns the lowest limit, if MOVED homes live in main memory. */
-static double least_of(struct sgrad__run *run, int moved) {
-    run->batch.limit.moved = moved;
-    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    return other_bytes(run, moved) + sgrad__program_least_memory(run->graph, &o);
-}
-
-/* Returns the number of homes that may live in main memory: the optimizer states. */
-static int most_moved(const struct sgrad__run *run) {
+struct sgrad__limit_search sgrad__run_gpu_search(struct sgrad__run *run) {
     struct sgrad__homes homes = sgrad__homes_find(run->training);
+    const struct sgrad__limit_search search = {
+        .graph = run->graph,
+        .options = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro),
+        .bytes = (double)run->options.parallel.gpu_memory,
+        .most = run->batch.limit.spills ? homes.states : 0,
+        .recomputes = !run->options.model.recompute,
+        .layers_may_be_dropped = sgrad__run_shares_parameters(run),
+        .use = use_with,
+        .arg = run,
+    };
     sgrad__homes_free(&homes);
-    return run->batch.limit.spills ? homes.states : 0;
+    return search;
 }
 
-static int refuse(struct sgrad__run *run) {
+int sgrad__run_refuse_gpu(struct sgrad__run *run) {
+    const struct sgrad__limit_search search = sgrad__run_gpu_search(run);
     const bool moves = run->batch.limit.spills;
-    const int most = most_moved(run);
-    const double stay = least_of(run, 0), leave = least_of(run, most), least = leave < stay ? leave : stay;
-    const int best = leave < stay ? most : 0;
+    double other;
+    const double least = sgrad__limit_least(&search, &other);
     return sgrad_log_error(SGRAD_ENOMEM,
                            "--gpu-memory %.0fM is too little: the GPU requires %.0fM%s, of which %.0fM are not used by steps; "
-                           "give --gpu-memory %.0fM, %sa smaller --micro-batch, or --recompute",
-                           (double)run->options.parallel.gpu_memory / MIB, least / MIB, moves ? " with --spill ram" : "",
-                           other_bytes(run, best) / MIB, 1.02 * least / MIB, moves ? "" : "--spill ram, ");
+                           "give --gpu-memory %.0fM, %sor a smaller --micro-batch",
+                           search.bytes / MIB, least / MIB, moves ? " with --spill ram" : "", other / MIB, 1.02 * least / MIB,
+                           moves ? "" : "--spill ram, ");
 }
-
-bool sgrad__run_fits_gpu(struct sgrad__run *run) { return predict(run, run->batch.limit.moved) < INFINITY; }
 
 int sgrad__run_limit_gpu_memory(struct sgrad__run *run) {
     run->batch.evaluation_memory = sgrad__evaluation_memory(run);
-    const int moved = sgrad__homes_choose(run->training, most_moved(run), predict, run);
-    if (moved < 0) return refuse(run);
-    set_limit(run, moved);
+    const struct sgrad__limit_search search = sgrad__run_gpu_search(run);
+    const struct sgrad__limit_choice choice = sgrad__limit_choose(&search);
+    if (choice.moved < 0) return sgrad__run_refuse_gpu(run);
+    run->batch.recomputation = choice.recomputation;
+    run->batch.limit.moved = choice.moved;
+    run->batch.limit.bytes = search.bytes - use_with(run, choice.moved).other;
     return 0;
 }

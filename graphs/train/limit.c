@@ -121,100 +121,36 @@ static int check(const struct sgrad__run *run) {
     return 0;
 }
 
-/* ---- optimizer states and weights in the file ---- */
+/* ---- what moves, and what is recomputed ---- */
 
-/* Sets the limit of steps, if MOVED homes are in the file. Returns false if it is less than an evaluation needs. */
-static bool set_limit(struct sgrad__run *run, int moved) {
-    const struct sgrad__memory_use use = sgrad__run_memory_use(run, moved);
-    run->batch.limit.moved = moved;
-    run->batch.limit.bytes = (double)run->options.parallel.memory - use.other;
-    return run->batch.limit.bytes >= use.evaluation && run->batch.limit.bytes >= 1;
-}
+static struct sgrad__memory_use use_with(void *run, int moved) { return sgrad__run_memory_use(run, moved); }
 
-/* Predicts a step with MOVED homes in the file (sgrad__program_predict). */
-static double predict(void *arg, int moved) {
-    struct sgrad__run *run = arg;
-    if (!set_limit(run, moved)) return INFINITY;
-    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    return sgrad__program_predict(run->graph, &o);
-}
-
-/* ---- recomputation ---- */
-
-/* Returns, by layer, 1 if it is recomputed, else 0. The caller must free the array. */
-static double *find_marks(const struct sgrad_graph *graph) {
-    double *marks = sgrad_xcalloc((size_t)graph->node_count + 1, sizeof *marks);
-    for (int n = 0; n < graph->node_count; n++) marks[n] = graph->node[n].again;
-    return marks;
-}
-
-static void set_marks(struct sgrad__run *run, const double *marks, struct sgrad__recomputation is) {
-    for (int n = 0; n < run->graph->node_count; n++) run->graph->node[n].again = marks[n] > 0;
-    run->batch.recomputation = is;
-}
-
-/* Chooses layers that are recomputed because of the limit, unless the options choose them. Returns true if a step with such
- * layers fits. */
-static bool choose_recomputed(struct sgrad__run *run) {
-    if (run->options.model.recompute) return false;
-    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    double *before = find_marks(run->graph);
-    run->batch.recomputation = sgrad__program_choose_recomputed(run->graph, &o);
-    const bool fits = run->batch.recomputation.layers && predict(run, run->batch.limit.moved) < INFINITY;
-    if (!fits) set_marks(run, before, (struct sgrad__recomputation){ 0 });
-    free(before);
-    malloc_trim(0);
-    return fits;
-}
-
-/* Returns the lowest limit, if MOVED homes are in the file. */
-static double least_of(struct sgrad__run *run, int moved, struct sgrad__memory_use *use) {
-    run->batch.limit.moved = moved;
-    *use = sgrad__run_memory_use(run, moved);
-    const struct sgrad_program_options o = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
-    const double steps = sgrad__program_least_memory(run->graph, &o);
-    return use->other + (steps > use->evaluation ? steps : use->evaluation);
+static struct sgrad__limit_search search_for(struct sgrad__run *run) {
+    struct sgrad__homes homes = sgrad__homes_find(run->training);
+    const struct sgrad__limit_search search = {
+        .graph = run->graph,
+        .options = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro),
+        .bytes = (double)run->options.parallel.memory,
+        .most = run->batch.limit.spills ? homes.count : 0,
+        .recomputes = !run->options.model.recompute,
+        .layers_may_be_dropped = sgrad__run_shares_parameters(run),
+        .use = use_with,
+        .arg = run,
+    };
+    sgrad__homes_free(&homes);
+    return search;
 }
 
 /* Returns an error that names the lowest possible limit, with layers that are recomputed if this helps. */
-static int refuse(struct sgrad__run *run) {
-    const struct sgrad_parallel_options *o = &run->options.parallel;
-    const bool spills = run->batch.limit.spills;
-    struct sgrad__homes homes = sgrad__homes_find(run->training);
-    const int moved[] = { 0, homes.states, homes.count };
-    struct sgrad__memory_use use, best = { 0 };
-    double least = INFINITY;
-    for (int again = run->options.model.recompute; again < 2; again++) {
-        if (again) sgrad__graph_recompute_blocks(run->graph);
-        for (int i = 0; i < (spills ? 3 : 1); i++) {
-            const double other = least_of(run, moved[i], &use);
-            if (other < least) least = other, best = use;
-        }
-    }
-    sgrad__homes_free(&homes);
+static int refuse(const struct sgrad__limit_search *search) {
+    const bool spills = search->options.limit.spills;
+    double other;
+    const double least = sgrad__limit_least(search, &other);
     return sgrad_log_error(SGRAD_ENOMEM,
                            "--memory %.0fM is too little: a rank requires %.0fM%s, of which %.0fM are not used by steps; give "
                            "--memory %.0fM, %sor a smaller --micro-batch",
-                           (double)o->memory / MIB, least / MIB, spills ? " with --spill" : "", best.other / MIB,
-                           1.02 * least / MIB, spills ? "" : "--spill DIR, ");
-}
-
-/* Weights of which ranks store shares are gathered for recomputations: then each rank recomputes the layers that any rank has
- * chosen, or none if this does not fit on a rank. BEFORE: the marks without this choice. */
-static int share_recomputed(struct sgrad__run *run, const double *before) {
-    const bool limited = run->options.parallel.memory > 0;
-    struct sgrad__recomputation is = run->batch.recomputation;
-    double *marks = find_marks(run->graph), failed;
-    sgrad_ranks_sum(marks, run->graph->node_count);
-    is.layers = 0;
-    for (int n = 0; n < run->graph->node_count; n++) is.layers += marks[n] > 0 && before[n] <= 0;
-    set_marks(run, marks, is);
-    failed = limited && !(predict(run, run->batch.limit.moved) < INFINITY);
-    if (run->batch.limit.gpu) failed = !sgrad__run_fits_gpu(run);
-    sgrad_ranks_sum(&failed, 1);
-    if (failed > 0) set_marks(run, before, (struct sgrad__recomputation){ 0 });
-    free(marks);
-    return failed > 0 && limited && !(predict(run, run->batch.limit.moved) < INFINITY) ? refuse(run) : 0;
+                           search->bytes / MIB, least / MIB, spills ? " with --spill" : "", other / MIB, 1.02 * least / MIB,
+                           spills ? "" : "--spill DIR, ");
 }
 
 /* Moves the first MOVED homes to the file, and the others to memory, where they are not there yet. */
@@ -231,34 +167,43 @@ static int settle(struct sgrad__run *run, int moved) {
     return error;
 }
 
-/* Chooses how many homes are in the file: as few as possible, unless a step is predicted to be faster with more. If nothing else
- * suffices, all of them, and layers that are recomputed. */
-static int choose_moved(struct sgrad__run *run) {
-    struct sgrad__homes homes = sgrad__homes_find(run->training);
-    const int most = run->batch.limit.spills ? homes.count : 0;
-    sgrad__homes_free(&homes);
-    int moved = sgrad__homes_choose(run->training, most, predict, run);
-    if (moved < 0) {
-        moved = most;
-        if (!set_limit(run, moved) || !choose_recomputed(run)) return refuse(run);
-    }
-    set_limit(run, moved);
-    return 0;
+/* Chooses homes in the file and layers that are recomputed, and moves the homes. */
+static int choose(struct sgrad__run *run) {
+    const struct sgrad__limit_search search = search_for(run);
+    const struct sgrad__limit_choice choice = sgrad__limit_choose(&search);
+    if (choice.moved < 0) return refuse(&search);
+    run->batch.recomputation = choice.recomputation;
+    run->batch.limit.moved = choice.moved;
+    run->batch.limit.bytes = search.bytes - sgrad__run_memory_use(run, choice.moved).other;
+    return run->batch.limit.spills ? settle(run, choice.moved) : 0;
 }
 
-/* Chooses homes in the file and layers that are recomputed, and moves the homes. With such layers, fewer homes may be enough;
- * but ranks that share parameters may have to omit the layers again. */
-static int choose(struct sgrad__run *run) {
-    const struct sgrad__recomputation *chosen = &run->batch.recomputation;
-    SGRAD_TRY(choose_moved(run));
-    if (!run->batch.limit.spills) return 0;
-    if (!chosen->layers) choose_recomputed(run);
-    const int moved = run->batch.limit.moved;
-    if (chosen->layers && moved && !sgrad__run_shares_parameters(run)) {
-        const int fewer = sgrad__homes_choose(run->training, moved, predict, run);
-        set_limit(run, fewer < 0 ? moved : fewer);
+/* Returns true if a step, with the layers that are marked as recomputed now, fits within the limit of this rank. */
+static bool fits(struct sgrad__run *run) {
+    const struct sgrad__limit_search search = run->batch.limit.gpu ? sgrad__run_gpu_search(run) : search_for(run);
+    return !run->batch.limit.bytes || sgrad__limit_predict(&search, run->batch.limit.moved) < INFINITY;
+}
+
+/* Weights of which ranks store shares are gathered for recomputations: then each rank recomputes the layers that any rank has
+ * chosen, or none if this does not fit on a rank. BEFORE: the marks without this choice. */
+static int share_recomputed(struct sgrad__run *run, const double *before) {
+    struct sgrad__recomputation is = run->batch.recomputation;
+    double *marks = sgrad__limit_marks(run->graph), failed;
+    sgrad_ranks_sum(marks, run->graph->node_count);
+    sgrad__limit_set_marks(run->graph, marks);
+    is.layers = 0;
+    for (int n = 0; n < run->graph->node_count; n++) is.layers += marks[n] > 0 && before[n] <= 0;
+    free(marks);
+    failed = !fits(run);
+    sgrad_ranks_sum(&failed, 1);
+    if (failed > 0) {
+        is = (struct sgrad__recomputation){ 0 };
+        sgrad__limit_set_marks(run->graph, before);
     }
-    return settle(run, run->batch.limit.moved);
+    run->batch.recomputation = is;
+    if (!failed || fits(run)) return 0;
+    const struct sgrad__limit_search search = search_for(run);
+    return run->batch.limit.gpu ? sgrad__run_refuse_gpu(run) : refuse(&search);
 }
 
 /* Reserves space for the copies of parameters and states that this rank writes to files: a checkpoint, a snapshot, and the
@@ -306,7 +251,7 @@ int sgrad__run_agree_limit(struct sgrad__run *run) {
 
 int sgrad__run_limit_memory(struct sgrad__run *run) {
     if (!run->batch.limit.waves) return 0;
-    double *before = find_marks(run->graph);
+    double *before = sgrad__limit_marks(run->graph);
     int error = 0;
     if (run->batch.limit.gpu) {
         error = sgrad__run_limit_gpu_memory(run);

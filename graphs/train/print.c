@@ -105,8 +105,9 @@ static void print_recomputation(const struct sgrad__run *run, FILE *to) {
     const int layers = run->options.model.recompute ? run->recomputed : is->layers;
     if (!run->options.model.recompute && !layers) return;
     fprintf(to, "recompute  the activations of %d of %d layers in the backward pass", layers, run->graph->node_count);
-    if (is->layers && is->before <= 0) fputs(": another rank chose them, because of its --memory", to);
-    else if (is->layers && isinf(is->before)) fputs(": --memory is too little without this", to);
+    const char *limit = run->batch.limit.gpu ? "--gpu-memory" : "--memory";
+    if (is->layers && is->before <= 0) fprintf(to, ": another rank chose them, because of its %s", limit);
+    else if (is->layers && isinf(is->before)) fprintf(to, ": %s is too little without this", limit);
     else if (is->layers) fprintf(to, ": predicted %.2f s with this, %.2f s if they are moved", is->after, is->before);
     fputc('\n', to);
 }

@@ -247,11 +247,6 @@ int sgrad__run_open_limit(struct sgrad__run *run);
  * Collective. SGRAD_EIO. SGRAD_ENOMEM: the limit is too low; the message names the lowest possible one. */
 int sgrad__run_limit_memory(struct sgrad__run *run);
 enum { SGRAD__INSTRUCTION_BYTES = 40000 };      /* memory of an instruction of a program while it runs: tasks, tensors */
-/* The memory of a rank that its steps do not use, in bytes: other parts; an evaluation, when no steps run, with the weights that
- * it reads from the file. MOVED: as in sgrad__memory_limit. */
-struct sgrad__memory_use {
-    double other, evaluation;
-};
 /* Returns the bytes of this process without parameters and optimizer states; in a simulation, those of the simulated process. */
 double sgrad__run_process_memory(const struct sgrad__run *run);
 /* Measures them for run->batch, without a file. Returns them if MOVED homes are in the file. */
@@ -264,7 +259,9 @@ int sgrad__run_check_gpu_limit(const struct sgrad__run *run);
 struct sgrad__memory_limit sgrad__run_gpu_limit(void);      /* without a number of bytes */
 int sgrad__run_open_gpu_limit(struct sgrad__run *run);
 int sgrad__run_limit_gpu_memory(struct sgrad__run *run);
-/* Returns true if a step, with the layers that are marked as recomputed now, fits within this limit. */
-bool sgrad__run_fits_gpu(struct sgrad__run *run);
+/* Returns the search for a step that fits. */
+struct sgrad__limit_search sgrad__run_gpu_search(struct sgrad__run *run);
+/* Logs and returns an error that names the lowest possible limit. */
+int sgrad__run_refuse_gpu(struct sgrad__run *run);
 
 #endif
