@@ -4,7 +4,9 @@
  *     as few as fit          ──>      where a step waits for moves  ──>   if these fit now
  *     all, if none fit       ──>      so that a step fits           ──>
  *
- * Each trial compiles the program, and uses the time that its plan of moves predicts (passes/spill.c). */
+ * Each trial compiles the program, and uses the time that its plan of moves predicts (passes/spill.c).
+ *
+ * Limits: on a GPU, whose moves are fast, layers are recomputed only if a step does not fit otherwise. */
 #include "graphs/compiler/builder.h"
 
 #include <math.h>
@@ -99,7 +101,8 @@ struct sgrad__limit_choice sgrad__limit_choose(const struct sgrad__limit_search 
     struct sgrad__limit_choice choice = { .moved = choose_homes(search, search->most) };
     const bool fits = choice.moved >= 0;
     if (!fits) choice.moved = search->most;
-    if (search->recomputes && is_possible(search, choice.moved) && (!fits || search->options.limit.spills))
+    const bool compares = search->options.limit.spills && !search->options.limit.gpu;
+    if (search->recomputes && is_possible(search, choice.moved) && (!fits || compares))
         choice.recomputation = recompute(search, choice.moved);
     if (!fits && !choice.recomputation.layers) return (struct sgrad__limit_choice){ .moved = -1 };
     if (choice.recomputation.layers && choice.moved && !search->layers_may_be_dropped) {
