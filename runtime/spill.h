@@ -4,10 +4,11 @@
  *
  *     submitted   write x → slot 0    write y → slot 1    read slot 0 → x'    …
  *     task graph  after x is written                      after the last use of the memory of x'
- *     threads     ├── x ──┤├── y ──┤              ├── x' ──┤                       up to four moves at a time
+ *     file        ├── x ──┤├── y ──┤              ├── x' ──┤                       in pieces (disk.h)
  *
  * A move is asynchronous, like a message to another rank: it starts when the tasks submitted before it have finished with its
- * tensor, and tasks submitted after it wait for its end. Moves of one slot are executed in the order of submission.
+ * tensor, and tasks submitted after it wait for its end. Moves of one slot are executed in the order of submission. Of all moves
+ * that can begin, those that were submitted first go first: their data are needed next.
  *
  * A tensor can also live in the file: its memory is then a mapping of a part of the file, which the operating system reads when
  * a task uses it, and drops when other memory is needed. Moves copy such a tensor, or a shard of it, to another one and back
@@ -36,7 +37,7 @@ static inline size_t sgrad_spill_blocks(size_t bytes) {
     return (bytes + SGRAD_SPILL_BLOCK - 1) / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
 }
 /* Creates a file in FOLDER, without slots. SGRAD_EIO: the folder does not exist, or is not writable; SGRAD_ENOMEM: a thread
- * cannot be started. */
+ * cannot be started; SGRAD_EINVAL: STARGRAD_SPILL_IO is unknown. */
 int sgrad_spill_open(const char *folder, struct sgrad_spill **spill);
 /* The same with slots in main memory, for tensors in a block of the first GPU (gpu_memory.h). SGRAD_ENOMEM; SGRAD_EDEVICE: CUDA
  * fails. */
@@ -66,6 +67,7 @@ int sgrad_spill_flush(struct sgrad_spill *spill);
 /* Waits for all moves. NULL is allowed. */
 void sgrad_spill_close(struct sgrad_spill *spill);
 const char *sgrad_spill_folder(const struct sgrad_spill *spill);       /* "main memory" without a folder */
+const char *sgrad_spill_engine(const struct sgrad_spill *spill);       /* that moves data: "io_uring", "threads" */
 
 struct sgrad_spill_move {
     struct sgrad_tensor *tensor;    /* at least as large as the slot or home */
@@ -86,7 +88,8 @@ struct sgrad_spill_totals {
 };
 struct sgrad_spill_totals sgrad_spill_totals(const struct sgrad_spill *spill);
 
-/* Measures the bandwidths of FOLDER in bytes per second, with a temporary file of 128 MiB. SGRAD_EIO. */
+/* Measures the bandwidths of FOLDER in bytes per second, with a temporary file of 128 MiB. The errors are those
+ * of sgrad_spill_open. */
 struct sgrad_spill_speed {
     double write, read;
 };

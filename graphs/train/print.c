@@ -93,9 +93,9 @@ static void print_spilling(const struct sgrad__run *run, FILE *to) {
     if (states) fprintf(to, ", %.2f MB of optimizer states", 1e-6 * sgrad__homes_bytes(&homes, 0, states));
     if (limit->moved > states) fprintf(to, ", %.2f of weights", 1e-6 * sgrad__homes_bytes(&homes, states, limit->moved));
     sgrad__homes_free(&homes);
-    fprintf(to, " leave %s; a step writes %.2f MB to %s and reads %.2f (%.2f and %.2f GB/s); ",
+    fprintf(to, " leave %s; a step writes %.2f MB to %s and reads %.2f (%.2f and %.2f GB/s, %s); ",
             limit->gpu ? "the GPU" : "memory", 1e-6 * s->written, sgrad_spill_folder(s->file), 1e-6 * s->read,
-            1e-9 * limit->speed.write, 1e-9 * limit->speed.read);
+            1e-9 * limit->speed.write, 1e-9 * limit->speed.read, sgrad_spill_engine(s->file));
     fprintf(to, "predicted %.2f s, of which %.2f waiting\n", s->seconds, s->waited);
 }
 

@@ -61,8 +61,8 @@ machine and of a cluster.")
       #:configure-flags
       #~(list "--with-cuda=no" "--with-fxt=no" "--with-glpk=no" "--with-highs=no"
               "--with-blosc=yes" "--with-gif=yes" "--with-hdf5=yes" "--with-jpeg=yes"
-              "--with-libarchive=yes" "--with-libmicrohttpd=yes" "--with-libzip=yes" "--with-png=yes"
-              "--with-protobuf-c=yes" "--with-tiff=yes" "--with-webp=yes" "--with-zstd=yes")
+              "--with-libarchive=yes" "--with-libmicrohttpd=yes" "--with-liburing=yes" "--with-libzip=yes"
+              "--with-png=yes" "--with-protobuf-c=yes" "--with-tiff=yes" "--with-webp=yes" "--with-zstd=yes")
       #:test-target "check-quick"
       #:phases
       #~(modify-phases %standard-phases
@@ -77,7 +77,7 @@ machine and of a cluster.")
             (list (package-named "zstd") "lib")
             (map package-named
                  '("c-blosc" "giflib" "hdf5" "jansson" "libarchive" "libjpeg-turbo" "libmicrohttpd" "libpng" "libtiff"
-                   "libwebp" "libzip" "oneapi-dnnl" "openblas" "protobuf-c" "zlib"))))
+                   "liburing" "libwebp" "libzip" "oneapi-dnnl" "openblas" "protobuf-c" "zlib"))))
     (home-page "https://stargrad.example")
     (synopsis "Trainer of neural networks as graphs of asynchronous tasks")
     (description "Stargrad trains neural networks on the processors of a machine and, with MPI, of a

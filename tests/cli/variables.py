@@ -52,6 +52,7 @@ PROGRAM = {
     "STARGRAD_SIMULATED": [(NOWHERE, PLAN, 1, f"{NOWHERE}: the simulated trainer cannot be read .*STARGRAD_SIMULATED")],
     "STARGRAD_MESSAGE_LIMIT": whole("STARGRAD_MESSAGE_LIMIT", "0", "99999999999999999999"),
     "STARGRAD_SPILL_LIMIT": whole("STARGRAD_SPILL_LIMIT", "0", "99999999999999999999"),
+    "STARGRAD_SPILL_IO": [("fast", (*TRAIN, "--memory", "1G", "--spill", "."), 2, "STARGRAD_SPILL_IO=fast is unknown; it must be io_uring or threads")],
     "STARGRAD_SIMULATION": [(NOWHERE, TRAIN, 0, None)],
     "STARPU_HOME": no_home("STARPU_HOME"),
     "STARPU_NCPU": whole("STARPU_NCPU", "4096") + [("0", TRAIN, 1, "StarPU found no worker: .*; STARPU_NCPU or STARPU_NCPUS is 0: unset it")],

@@ -22,6 +22,16 @@ static const struct sgrad_kernel adding = { .name = "adding", .cpu = add_one };
 
 static void nothing(void *arg) { (void)arg; }
 
+static int use_threads(void **state) {
+    (void)state;
+    return setenv("STARGRAD_SPILL_IO", "threads", 1);
+}
+
+static int use_any(void **state) {
+    (void)state;
+    return unsetenv("STARGRAD_SPILL_IO");
+}
+
 static const char *scratch(void) {
     const char *folder = getenv("TMPDIR");
     return folder ? folder : "/tmp";
@@ -225,11 +235,14 @@ static void refuses_folders(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a file returns the contents that were moved to it, in order", returns_contents),
+        sentence_with("a file returns them with threads", returns_contents, use_threads, use_any),
         sentence("a tensor in the file has the changes of its copies, and of tasks", settles_tensors),
+        sentence_with("a tensor in the file has them with threads", settles_tensors, use_threads, use_any),
         sentence("a tensor returns from the file to memory with its content", returns_tensors),
         sentence("copies of data use space that was reserved before", gives_rooms),
         sentence("a page that cannot be read ends the process with a message", reports_lost_pages),
         sentence("folders without a disk, or without enough space, are refused", refuses_folders),
+        sentence_with("such folders are refused with threads", refuses_folders, use_threads, use_any),
     };
     return run_sentences(argc, argv, tests, context_open, context_close);
 }

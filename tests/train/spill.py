@@ -339,11 +339,12 @@ def resume(whole, out):
     assert os.listdir(spill) == [] and not [name for name in os.listdir(out) if ".part" in name], os.listdir(out)
 
 
+@pytest.mark.parametrize("io", ("io_uring", "threads"))
 @pytest.mark.parametrize("call,number", (("pread", errno.EIO), ("pwrite", errno.ENOSPC)))
-def test_errors(whole, call, number):
+def test_errors(whole, call, number, io):
     """A call fails while a step moves data. The run ends with one message, and continues from its last checkpoint."""
     spill, out = disk(), folder("failed")
-    words = [*whole[1], spill, "--out", out]
+    words = ["env", f"STARGRAD_SPILL_IO={io}", *whole[1], spill, "--out", out]
     finish(start(faulty(words)))
     calls = read_calls()[call]
     assert calls > 2 * MEASURED
@@ -353,6 +354,17 @@ def test_errors(whole, call, number):
     assert said.count("\n") == 1 and f"--spill {spill}: " in said and said.endswith(way_out), said
     assert 0 < len(losses(out)) < 6
     resume(whole, out)
+
+
+def test_a_system_without_io_uring():
+    """Threads move the data if the system refuses io_uring. Containers do so by default."""
+    limit = least(*RESNET, "--out", folder("print"))
+    for fault, engines in ((None, ("io_uring", "threads")), (("io_uring", 1, errno.EPERM), ("threads",))):
+        words = command("train", *RESNET, "--memory", f"{limit}M", "--spill", disk(), "--out", folder("refused"))
+        done = subprocess.run(faulty(words, fault), capture_output=True, text=True, timeout=600, check=True)
+        engine = re.search(r" GB/s, (\w+)\); predicted ", done.stdout)[1]
+        assert engine in engines and "io_uring" not in done.stderr, (engine, done.stderr)
+        assert engine == "threads" or read_calls()["io_uring"] == 3         # the file, and two passes of a measurement
 
 
 def test_errors_of_a_rank():

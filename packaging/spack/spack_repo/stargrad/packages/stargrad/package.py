@@ -26,6 +26,7 @@ class Stargrad(AutotoolsPackage, CudaPackage):
         "jpeg": ("jpeg", True),
         "libarchive": ("libarchive", True),
         "libmicrohttpd": ("libmicrohttpd", True),
+        "liburing": ("liburing", True),
         "libzip": ("libzip", True),
         "png": ("libpng", True),
         "protobuf-c": ("protobuf-c", True),
