@@ -43,6 +43,11 @@ struct block {
     size_t bytes;
 };
 
+/* A free part of the file, where slots were. */
+struct gap {
+    off_t at, bytes;
+};
+
 /* A part of the file for a copy of data. */
 struct room {
     struct place place;
@@ -58,6 +63,8 @@ struct sgrad_spill {
     char *folder;
     int slots, active;              /* active: transfers in progress */
     struct slot *slot;
+    int gaps;
+    struct gap *gap;                /* in the order of addresses, not adjacent */
     int rooms;
     struct room *room;
     struct sgrad_monitor *monitor;  /* protects all members that change */
@@ -244,6 +251,13 @@ int sgrad_spill_open_ram(struct sgrad_spill **spill) {
     return start("main memory", -1, true, spill);
 }
 
+static void free_block(struct sgrad_spill *spill, const void *memory) {
+    struct block *b = spill->block;
+    while (b->memory != memory) b++;
+    starpu_free_flags(b->memory, b->bytes, STARPU_MALLOC_PINNED);
+    *b = spill->block[--spill->blocks];
+}
+
 /* Adds a block of pinned memory. Returns NULL if there is too little memory. */
 static char *add_block(struct sgrad_spill *spill, size_t bytes) {
     struct block block = { .bytes = bytes };
@@ -253,24 +267,87 @@ static char *add_block(struct sgrad_spill *spill, size_t bytes) {
     return block.memory;
 }
 
-int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slots, int *first) {
-    off_t size = 0;
-    char *memory = NULL;
-    for (int i = 0; i < slots; i++) size += (off_t)sgrad_spill_blocks(bytes[i]);
-    if (!spill->ram) SGRAD_TRY(sgrad__disk_reserve(spill->folder, spill->file, spill->size, size));
-    else if (!(memory = add_block(spill, (size_t)size)))
+/* Takes BYTES bytes from the first gap that has them, else from the end of the file, *END, which grows. Returns their start. */
+static off_t take(struct gap *gap, int gaps, off_t bytes, off_t *end) {
+    struct gap *g = gap;
+    while (g < gap + gaps && g->bytes < bytes) g++;
+    off_t *start = g < gap + gaps ? &g->at : end;
+    if (start != end) g->bytes -= bytes;
+    *start += bytes;
+    return *start - bytes;
+}
+
+/* Sets the places of slots in the file. */
+static int place_in_file(struct sgrad_spill *spill, struct slot *slot, int slots) {
+    const size_t bytes = (size_t)spill->gaps * sizeof *spill->gap;
+    struct gap *gap = sgrad_xcalloc(1, bytes + 1);
+    off_t end = spill->size;
+    if (bytes) memcpy(gap, spill->gap, bytes);
+    for (int i = 0; i < slots; i++)
+        slot[i].place.at = take(gap, spill->gaps, (off_t)sgrad_spill_blocks(slot[i].place.bytes), &end);
+    const int error = end > spill->size ? sgrad__disk_reserve(spill->folder, spill->file, spill->size, end - spill->size) : 0;
+    if (!error && bytes) memcpy(spill->gap, gap, bytes);
+    if (!error) spill->size = end;
+    free(gap);
+    return error;
+}
+
+/* Sets the places of slots in a new block of main memory. */
+static int place_in_ram(struct sgrad_spill *spill, struct slot *slot, int slots) {
+    size_t size = 0;
+    for (int i = 0; i < slots; i++) size += sgrad_spill_blocks(slot[i].place.bytes);
+    char *memory = add_block(spill, size);
+    if (!memory)
         return sgrad_log_error(SGRAD_ENOMEM, "--spill ram: no pinned main memory for %.2f MB; use a smaller --micro-batch",
                                1e-6 * (double)size);
+    for (int i = 0; i < slots; memory += sgrad_spill_blocks(slot[i++].place.bytes)) slot[i].place.memory = memory;
+    return 0;
+}
+
+int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slots, int *first) {
+    struct slot *slot = sgrad_xcalloc((size_t)slots + 1, sizeof *slot);
+    for (int i = 0; i < slots; i++) slot[i].place.bytes = bytes[i];
+    const int error = spill->ram ? place_in_ram(spill, slot, slots) : place_in_file(spill, slot, slots);
+    if (error) return free(slot), error;
     sgrad_monitor_lock(spill->monitor);
     *first = spill->slots;
     for (int i = 0; i < slots; i++) {
         spill->slot = sgrad_array_grow(spill->slot, spill->slots, sizeof *spill->slot);
-        spill->slot[spill->slots++] = (struct slot){ .place = { spill->size, bytes[i], memory } };
-        if (memory) memory += sgrad_spill_blocks(bytes[i]);
-        spill->size += (off_t)sgrad_spill_blocks(bytes[i]);
+        spill->slot[spill->slots++] = slot[i];
     }
     sgrad_monitor_unlock(spill->monitor);
+    free(slot);
     return 0;
+}
+
+static int by_address(const void *a, const void *b) {
+    const off_t x = ((const struct gap *)a)->at, y = ((const struct gap *)b)->at;
+    return (x > y) - (x < y);
+}
+
+/* Joins adjacent gaps, and removes those without bytes. */
+static void join_gaps(struct sgrad_spill *spill) {
+    struct gap *last = NULL;
+    qsort(spill->gap, (size_t)spill->gaps, sizeof *spill->gap, by_address);
+    for (struct gap *g = spill->gap; g < spill->gap + spill->gaps; g++) {
+        if (!g->bytes) continue;
+        if (last && last->at + last->bytes == g->at) last->bytes += g->bytes;
+        else *(last = last ? last + 1 : spill->gap) = *g;
+    }
+    spill->gaps = last ? (int)(last - spill->gap) + 1 : 0;
+}
+
+void sgrad_spill_free(struct sgrad_spill *spill, int first, int slots) {
+    sgrad_monitor_lock(spill->monitor);
+    if (spill->ram) free_block(spill, spill->slot[first].place.memory);
+    for (int i = first; i < first + slots && !spill->ram; i++) {
+        const struct place *p = &spill->slot[i].place;
+        spill->gap = sgrad_array_grow(spill->gap, spill->gaps, sizeof *spill->gap);
+        spill->gap[spill->gaps++] = (struct gap){ p->at, (off_t)sgrad_spill_blocks(p->bytes) };
+    }
+    if (!spill->ram) join_gaps(spill);
+    if (first + slots == spill->slots) spill->slots = first;    /* else their numbers remain unused */
+    sgrad_monitor_unlock(spill->monitor);
 }
 
 /* Maps BYTES bytes from AT on, which must have been reserved. */
@@ -368,11 +445,11 @@ void sgrad_spill_close(struct sgrad_spill *spill) {
     sgrad__disk_close(spill->disk);
     sgrad_monitor_destroy(spill->monitor);
     if (spill->file >= 0) close(spill->file);
-    for (int i = 0; i < spill->blocks; i++)
-        starpu_free_flags(spill->block[i].memory, spill->block[i].bytes, STARPU_MALLOC_PINNED);
+    while (spill->blocks) free_block(spill, spill->block->memory);
     free(spill->block);
     free(spill->folder);
     free(spill->slot);
+    free(spill->gap);
     free(spill->room);
     free(spill);
 }

@@ -42,9 +42,11 @@ int sgrad_spill_open(const char *folder, struct sgrad_spill **spill);
 /* The same with slots in main memory, for tensors in a block of the first GPU (gpu_memory.h). SGRAD_ENOMEM; SGRAD_EDEVICE: CUDA
  * fails. */
 int sgrad_spill_open_ram(struct sgrad_spill **spill);
-/* Adds SLOTS slots of BYTES[i] bytes each. Sets *FIRST to the number of the first one. SGRAD_EIO, SGRAD_ENOMEM: too
- * little space. */
+/* Adds SLOTS slots of BYTES[i] bytes each, in space that was freed, and else at the end of the file. Sets *FIRST to the number of
+ * the first one. SGRAD_EIO, SGRAD_ENOMEM: too little space. free gives back the space of all of them, 1 or more, when their moves
+ * have ended. */
 int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slots, int *first);
+void sgrad_spill_free(struct sgrad_spill *spill, int first, int slots);
 /* Moves the content of TENSOR to the file, where it stays; it must be persistent, and no program may use it yet. It may outlive
  * SPILL. SGRAD_EIO: too little space, or the file cannot be mapped. */
 int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor);

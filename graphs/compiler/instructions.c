@@ -170,7 +170,7 @@ static void join(struct sgrad__program *program, int first) {
 
 void sgrad__program_destroy(struct sgrad__program *program) {
     if (!program) return;
-    free(program->spilling.bytes);
+    const struct sgrad__spilling *s = &program->spilling;
     for (int i = 0; i < program->buffer_count; i++)
         if (program->buffer[i].parts && !program->buffer[i].part) join(program, i);
     for (int i = 0; i < program->buffer_count; i++) {
@@ -187,6 +187,8 @@ void sgrad__program_destroy(struct sgrad__program *program) {
     for (int i = 0; i < program->shards; i++) free(program->shard[i].parameter);
     sgrad_tensor_destroy(program->arena);
     sgrad_tensor_destroy(program->workspace);
+    if (s->slots && s->first >= 0) sgrad_spill_free(s->file, s->first, s->slots);   /* its moves have ended with its tensors */
+    free(s->bytes);
     free(program->note);
     free(program->micro);
     free(program->owned);

@@ -99,7 +99,7 @@ struct sgrad__spilling {
     int slots;                                          /* of buffers without a home in the file */
     size_t *bytes;                                      /* by slot */
     struct sgrad_spill *file;
-    int first;                                          /* number of the first slot; set by sgrad__program_allocate */
+    int first;                                          /* number of the first slot; -1 before sgrad__program_allocate */
     double written, read;                               /* bytes of one step */
     double seconds, waited;                             /* predicted: of the step's tasks; of their waits */
 };

@@ -156,6 +156,42 @@ static int nameless_file(void) {
     return -1;
 }
 
+static off_t file_size(void) {
+    struct stat is;
+    assert_int_equal(fstat(nameless_file(), &is), 0);
+    return is.st_size;
+}
+
+/* Slots with other sizes, of fewer and of more bytes in total, have the space of the ones before; only the rest is added. Another
+ * part of the file lies between. */
+static void reuses_slots(void **state) {
+    (void)state;
+    enum { BLOCK = SGRAD_SPILL_BLOCK, KEPT = 3 * BLOCK };
+    const size_t some[] = { 10 * BLOCK, 1, 20 * BLOCK }, fewer[] = { BLOCK, 25 * BLOCK };
+    const size_t more[] = { 30 * BLOCK, 2 * BLOCK, BLOCK };
+    struct sgrad_spill *spill;
+    void *kept;
+    int first;
+    assert_done(sgrad_spill_open(scratch(), &spill));
+    assert_done(sgrad_spill_reserve(spill, some, 3, &first));
+    assert_done(sgrad_spill_room(spill, KEPT, &kept));
+    const off_t size = file_size();
+    assert_int_equal(size, 31 * BLOCK + KEPT);
+    sgrad_spill_free(spill, first, 3);
+    assert_done(sgrad_spill_reserve(spill, fewer, 2, &first));
+    assert_int_equal(first, 0);
+    assert_int_equal(file_size(), size);
+    sgrad_spill_free(spill, first, 2);
+    assert_int_equal(sgrad_spill_reserve(spill, &(size_t){ (size_t)1 << 60 }, 1, &first), SGRAD_EIO);
+    assert_done(sgrad_spill_reserve(spill, more, 3, &first));       /* two blocks are new */
+    assert_int_equal(file_size(), size + 2 * BLOCK);
+    sgrad_spill_free(spill, first, 3);
+    assert_done(sgrad_spill_reserve(spill, more, 3, &first));
+    assert_int_equal(file_size(), size + 2 * BLOCK);
+    sgrad_spill_room_free(spill, kept);
+    sgrad_spill_close(spill);
+}
+
 /* The second room has the space of the first one: the file does not grow. */
 static void gives_rooms(void **state) {
     (void)state;
@@ -239,6 +275,7 @@ int main(int argc, char **argv) {
         sentence("a tensor in the file has the changes of its copies, and of tasks", settles_tensors),
         sentence_with("a tensor in the file has them with threads", settles_tensors, use_threads, use_any),
         sentence("a tensor returns from the file to memory with its content", returns_tensors),
+        sentence("slots use space in which there were others", reuses_slots),
         sentence("copies of data use space that was reserved before", gives_rooms),
         sentence("a page that cannot be read ends the process with a message", reports_lost_pages),
         sentence("folders without a disk, or without enough space, are refused", refuses_folders),

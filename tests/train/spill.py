@@ -169,6 +169,24 @@ def test_waits():
     assert "the disk would have to move" in found["finding"] and found["finding"] in text, found
 
 
+def file_size(process, spill):
+    """The size of the process's file in the folder."""
+    files = f"/proc/{process.pid}/fd"
+    return sum(os.stat(os.path.join(files, file)).st_size for file in os.listdir(files) if os.readlink(os.path.join(files, file)).startswith(spill))
+
+
+def test_planned_again():
+    """A step that is planned again, because parameters are frozen, moves its data within the space of the one before."""
+    words, spill, out, sizes = (*RESNET, "--steps", 1000, "--freeze-after", "conv1*=1,layer1.*=2"), disk(), folder("frozen"), []
+    process = start(command("train", *words, "--memory", f"{least(*words)}M", "--spill", spill, "--out", out))
+    for steps in (2, 6, 10):        # an epoch has 4
+        wait_for_steps(out, steps, process)
+        sizes.append(file_size(process, spill))
+    process.kill()
+    process.wait()
+    assert sizes[0] > 10e6 and sizes == sizes[:1] * 3, sizes
+
+
 def test_refused():
     for words, status, reason in ((("--spill", "/tmp"), 2, "requires --memory SIZE"), (("--memory", "1G", "--no-fuse"), 2, "omit --no-fuse"),
                                   (("--memory", "150M", "--spill", "/nonexistent"), 1, "/nonexistent: cannot be opened")):

@@ -342,6 +342,7 @@ bool sgrad__spill(struct sgrad_builder *builder, int running, double bytes) {
                       (builder->o->limit.spills || !sequence->plan.count);
     if (fits) {
         builder->p->spilling = (struct sgrad__spilling){ .file = builder->o->limit.file,
+                                                         .first = -1,
                                                          .written = sequence->plan.written,
                                                          .read = sequence->plan.read,
                                                          .seconds = sequence->plan.seconds,
