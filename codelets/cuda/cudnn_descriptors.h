@@ -1,9 +1,7 @@
 /* cudnn_descriptors.h: descriptors of cuDNN's graph API. It is used through its C functions, cudnnBackend…, without NVIDIA's
- * C++ library. Private to cudnn_graph_cuda.cu and cudnn_draw_cuda.cu. */
+ * C++ library. Private to cudnn_graph_cuda.cu, cudnn_draw_cuda.cu and attention_graph_cuda.cu. */
 #ifndef SGRAD_CODELETS_CUDA_CUDNN_DESCRIPTORS_H
 #define SGRAD_CODELETS_CUDA_CUDNN_DESCRIPTORS_H
-
-#include <vector>
 
 #include "codelets/cuda/cudnn_graph.h"
 
@@ -48,10 +46,6 @@ class sgrad__descriptors {
     }
 };
 
-/* Creates the graph of KEY. ALL owns its descriptors, and has the error if this fails. Sets *USED to the graph's operands
- * (enum sgrad__graph_operand). */
-cudnnBackendDescriptor_t sgrad__graph_draw(sgrad__descriptors &all, const struct sgrad__graph_key &key,
-                                           std::vector<int64_t> *used);
 /* Returns the unique id of an operand in graphs. */
 static inline int64_t sgrad__graph_uid(int64_t number) { return number + 1; }
 

@@ -243,12 +243,33 @@ void draw_backward_weight(drawing &g) {
                   g.tensor(SGRAD__AT_Y, type_of(g.key), g.key.y));
 }
 
-} // namespace
-
-descriptor sgrad__graph_draw(descriptors &all, const struct sgrad__graph_key &key, std::vector<int64_t> *used) {
+/* Creates the graph of KEY and sets *USED to its operands. ALL owns its descriptors, and has the error if this fails. */
+descriptor draw_graph(descriptors &all, const struct sgrad__graph_key &key, std::vector<int64_t> *used) {
     static void (*const draw[])(drawing &) = { draw_forward, draw_backward_data, draw_backward_weight };
     drawing g = { all, key, {}, {} };
     draw[key.pass](g);
     *used = g.used;
     return g.finish();
+}
+
+/* "convolution: cuDNN's graph of (8,64,56,56) to 64 channels" */
+std::string text_of(const struct sgrad__graph_key &key) {
+    char text[128];
+    snprintf(text, sizeof text, "convolution: cuDNN's graph of (%d,%d,%d,%d) to %d channels", key.x[0], key.x[1],
+             key.x[key.dims - 2], key.x[key.dims - 1], key.y[1]);
+    return text;
+}
+
+} // namespace
+
+void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__graph_data *data, struct sgrad__graph_task ways) {
+    static struct sgrad_cache cache =
+        sgrad__cuda_cache(sizeof *key, sizeof(struct sgrad__graph_choice), sgrad__graph_choice_free);
+    bool created;
+    struct sgrad__graph_choice *choice = (struct sgrad__graph_choice *)sgrad_cache_get(&cache, key, &created);
+    ways.room = key->room;
+    ways.exact = key->dtype == SGRAD_F32 && !key->tf32;
+    ways.draw = [=](descriptors &all, std::vector<int64_t> *used) { return draw_graph(all, *key, used); };
+    ways.text = [=] { return text_of(*key); };
+    sgrad__graph_run(choice, created, ways, *data);
 }

@@ -1,4 +1,5 @@
-/* cudnn_graph_cuda.cu: selects how a convolution is computed: by separate kernels or as a cuDNN graph (cudnn_draw_cuda.cu).
+/* cudnn_graph_cuda.cu: selects how a task is computed: by our own kernels or as a cuDNN graph, of a convolution
+ * (cudnn_draw_cuda.cu) or of attention (attention_graph_cuda.cu).
  *
  * The operations are described as a graph. For each graph, cuDNN's heuristics are queried once. They return configurations of
  * engines, ordered by expected speed. If none of these can be used, they are queried again, for engines that support more graphs.
@@ -6,9 +7,9 @@
  * after one timed run.
  *
  * Some plans are compiled for the GPU when they are created, in every run, which takes a second or so. They are used only if
- * graphs are requested, and then only the first of them is tried. Engines may report that they round their inputs for tensor
- * cores, such as F32 to TF32. They are left out unless this was enabled. Engines that are not reproducible are also left out,
- * although deterministic runs do not use this file.
+ * graphs are requested, or if the task allows it, and then only the first of them is tried. Engines may report that they round
+ * their inputs for tensor cores, such as F32 to TF32. They are left out unless this was enabled. Engines that are not
+ * reproducible are also left out, although deterministic runs do not use this file.
  *
  *     STARGRAD_CUDNN=measured      the faster one, among graphs that need not be compiled (default)
  *     STARGRAD_CUDNN=graph         a graph wherever cuDNN has one that runs
@@ -42,7 +43,7 @@ struct query {
     bool asked[2] = {};
     std::vector<descriptor> found[2];
 
-    explicit query(const struct sgrad__graph_key &key) { graph = sgrad__graph_draw(all, key, &used); }
+    explicit query(const struct sgrad__graph_task &task) { graph = task.draw(all, &used); }
     const std::vector<descriptor> &configurations(int mode);
 };
 
@@ -98,30 +99,33 @@ bool engine_of(descriptor configuration, struct engine *engine) {
 
 /* ---- plans, and the choice between the two implementations --------------------------------------------------------- */
 
-struct plan {
+} // namespace
+
+struct sgrad__graph_plan {
     std::shared_ptr<struct query> query;
     descriptors all;
     descriptor runs = NULL;
 };
-struct choice {
-    struct sgrad__graph_key key;
-    struct plan *plan; /* NULL: separate kernels */
-};
-void choice_free(void *value) { delete ((struct choice *)value)->plan; }
+void sgrad__graph_choice_free(void *choice) { delete ((struct sgrad__graph_choice *)choice)->plan; }
+
+namespace {
+
+typedef struct sgrad__graph_plan plan;
+typedef struct sgrad__graph_task task;
 
 /* Returns a plan of configuration NUMBER of QUERY and sets *ENGINE to its engine. Numbers from CONFIGURATIONS on are those of
  * mode 1. Returns NULL if the configuration does not exist or cannot be used, or if it would have to be compiled and COMPILED is
  * false. */
-std::unique_ptr<struct plan> plan_of(const struct sgrad__graph_key &key, const std::shared_ptr<struct query> &query, int number,
-                                     bool compiled, struct engine *engine) {
-    std::unique_ptr<struct plan> plan(new struct plan);
+std::unique_ptr<plan> plan_of(const task &task, const std::shared_ptr<struct query> &query, int number, bool compiled,
+                              struct engine *engine) {
+    std::unique_ptr<plan> plan(new struct sgrad__graph_plan);
     descriptors &all = plan->all;
     plan->query = query;
     if (!query->all.good() || number < 0 || number >= 2 * CONFIGURATIONS) return nullptr;
     const std::vector<descriptor> &list = query->configurations(number / CONFIGURATIONS);
     number %= CONFIGURATIONS;
     if (number >= (int)list.size() || !engine_of(list[number], engine)) return nullptr;
-    if ((engine->tensor_cores && key.dtype == SGRAD_F32 && !key.tf32) || engine->changing || engine->short_sums) return nullptr;
+    if ((engine->tensor_cores && task.exact) || engine->changing || engine->short_sums) return nullptr;
     if (engine->compiled && !compiled) return nullptr;
     const cudnnHandle_t handle = sgrad_cudnn();
     const descriptor d = all.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -131,12 +135,12 @@ std::unique_ptr<struct plan> plan_of(const struct sgrad__graph_key &key, const s
     all.finish(d);
     if (all.good())
         all.good_is(cudnnBackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, &room));
-    if (!all.good() || room < 0 || (size_t)room > key.room) return nullptr;
+    if (!all.good() || room < 0 || (size_t)room > task.room) return nullptr;
     plan->runs = d;
     return plan;
 }
 
-cudnnStatus_t execute(const struct plan &plan, const struct sgrad__graph_data &graph_data) {
+cudnnStatus_t execute(const struct sgrad__graph_plan &plan, const struct sgrad__graph_data &graph_data) {
     std::vector<int64_t> uid;
     std::vector<const void *> data;
     for (int64_t number : plan.query->used) uid.push_back(sgrad__graph_uid(number)), data.push_back(graph_data.at[number]);
@@ -150,10 +154,10 @@ cudnnStatus_t execute(const struct plan &plan, const struct sgrad__graph_data &g
     return own.status;
 }
 
-cudnnStatus_t as_graph(const struct plan &plan, const struct sgrad__graph_data &data, const struct sgrad__graph_ways &ways) {
-    if (ways.before) ways.before();
+cudnnStatus_t as_graph(const struct sgrad__graph_plan &plan, const struct sgrad__graph_data &data, const task &task) {
+    if (task.before) task.before();
     const cudnnStatus_t status = execute(plan, data);
-    if (status == CUDNN_STATUS_SUCCESS && ways.after) ways.after();
+    if (status == CUDNN_STATUS_SUCCESS && task.after) task.after();
     return status;
 }
 
@@ -164,21 +168,20 @@ int wanted(void) {
     return choice < 0 ? (int)MEASURED : choice;
 }
 
-/* Returns the fastest plan, and sets its number and engine. NULL: separate kernels are faster, or no plan runs. Plans of mode 1
- * are slow, so they are tried only if no other plan runs. */
-std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const struct sgrad__graph_data &data,
-                                     const struct sgrad__graph_ways &ways, int *number, int64_t *engine) {
-    std::unique_ptr<struct plan> best;
-    const auto unfused = [&] { return ways.unfused(), CUDNN_STATUS_SUCCESS; };
+/* Returns the fastest plan, and sets its number and engine. NULL: own kernels are faster, or no plan runs. Plans of mode 1 are
+ * slow, so they are tried only if no other plan runs. */
+std::unique_ptr<plan> measure(const task &task, const struct sgrad__graph_data &data, int *number, int64_t *engine) {
+    std::unique_ptr<plan> best;
+    const auto unfused = [&] { return task.unfused(), CUDNN_STATUS_SUCCESS; };
     double least = wanted() == GRAPH ? INFINITY : sgrad__time_of(unfused, INFINITY);
-    bool compiled = wanted() == GRAPH, ran = false; /* of compiled plans, only the first is tried */
-    const auto query = std::make_shared<struct query>(key);
+    bool compiled = wanted() == GRAPH || task.compiled, ran = false; /* of compiled plans, only the first is tried */
+    const auto query = std::make_shared<struct query>(task);
     sgrad_log_progress("measuring cuDNN's graphs, once for each kind of GPU and shape");
     for (int i = 0; i < 2 * CONFIGURATIONS && !(i == CONFIGURATIONS && ran); i++) {
         struct engine is;
-        std::unique_ptr<struct plan> plan = plan_of(key, query, i, compiled, &is);
+        auto plan = plan_of(task, query, i, compiled, &is);
         if (!plan) continue;
-        const double took = sgrad__time_of([&] { return as_graph(*plan, data, ways); }, least);
+        const double took = sgrad__time_of([&] { return as_graph(*plan, data, task); }, least);
         compiled &= !is.compiled;
         ran |= took < INFINITY;
         if (!(took < least)) continue;
@@ -187,23 +190,23 @@ std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const s
     return best;
 }
 
-void choose(struct choice *choice, const struct sgrad__graph_data &data, const struct sgrad__graph_ways &ways) {
+void choose(struct sgrad__graph_choice *choice, const task &task, const struct sgrad__graph_data &data) {
     static const char topic[] = "cudnn";
     static std::recursive_mutex lock; /* one worker measures, others find its result; recursive: unfused may use graphs, too */
     const std::lock_guard<std::recursive_mutex> locked(lock);
-    const std::string name = ways.memo() + " graph of " + std::to_string(choice->key.steps);
+    const std::string name = task.memo();
     char value[48];
     int number = -1;
     long long engine = -1;
     struct engine is;
     if (wanted() == MEASURED && sgrad_tuning_cache_get(topic, name.c_str(), value, sizeof value) &&
         sscanf(value, "%d %lld", &number, &engine) == 2) {
-        std::unique_ptr<struct plan> plan;
-        if (number >= 0) plan = plan_of(choice->key, std::make_shared<struct query>(choice->key), number, false, &is);
+        std::unique_ptr<plan> plan;
+        if (number >= 0) plan = plan_of(task, std::make_shared<struct query>(task), number, task.compiled, &is);
         choice->plan = plan && is.number == engine ? plan.release() : NULL;
     } else {
         int64_t found = -1;
-        choice->plan = measure(choice->key, data, ways, &number, &found).release();
+        choice->plan = measure(task, data, &number, &found).release();
         snprintf(value, sizeof value, "%d %lld", choice->plan ? number : -1, (long long)found);
         if (wanted() == MEASURED) sgrad_tuning_cache_put(topic, name.c_str(), value);
     }
@@ -242,23 +245,15 @@ double sgrad__time_of(const std::function<cudnnStatus_t()> &work, double least) 
 
 bool sgrad__graph_wanted(void) { return wanted() != ALGORITHMS; }
 
-void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__graph_data *data,
-                     const struct sgrad__graph_ways *ways) {
-    static struct sgrad_cache cache = sgrad__cuda_cache(sizeof *key, sizeof(struct choice), choice_free);
-    bool created;
-    struct choice *c = (struct choice *)sgrad_cache_get(&cache, key, &created);
-    if (created) {
-        c->key = *key;
-        choose(c, *data, *ways);
+void sgrad__graph_run(struct sgrad__graph_choice *choice, bool created, const struct sgrad__graph_task &task,
+                      const struct sgrad__graph_data &data) {
+    if (created) choose(choice, task, data);
+    if (choice->plan) {
+        const cudnnStatus_t status = as_graph(*choice->plan, data, task);
+        if (status == CUDNN_STATUS_SUCCESS || sgrad_cuda_excuses(cudnnGetErrorString(status), "a graph of cuDNN")) return;
+        sgrad_log_warning("%s failed: %s; it is computed without a graph", task.text().c_str(), cudnnGetErrorString(status));
+        delete choice->plan;
+        choice->plan = NULL;
     }
-    if (c->plan) {
-        const cudnnStatus_t status = as_graph(*c->plan, *data, *ways);
-        if (status == CUDNN_STATUS_SUCCESS || sgrad_cuda_excuses(cudnnGetErrorString(status), "a convolution's graph")) return;
-        sgrad_log_warning("convolution: cuDNN's graph of (%d,%d,%d,%d) to %d channels failed: %s; it is computed without a graph",
-                          key->x[0], key->x[1], key->x[key->dims - 2], key->x[key->dims - 1], key->y[1],
-                          cudnnGetErrorString(status));
-        delete c->plan;
-        c->plan = NULL;
-    }
-    ways->unfused();
+    task.unfused();
 }

@@ -94,9 +94,11 @@ void whole::go(const work &unfused) const {
     if (volumes) *x++ = s->D, *w++ = s->T, *y++ = s->O, *padding++ = s->depth_padding, *stride++ = 1, *dilation++ = 1;
     *x++ = s->H, *x = s->W, *w++ = s->R, *w = s->S, *y++ = s->P, *y = s->Q;
     padding[0] = padding[1] = s->padding, stride[0] = stride[1] = s->stride, dilation[0] = dilation[1] = s->dilation;
-    const struct sgrad__graph_ways ways = { unfused, [this] { run(before); }, [this] { run(after); },
-                                            [this] { return sgrad__convolution_memo(&c.key); } };
-    sgrad__graph_do(&key, &data, &ways);
+    struct sgrad__graph_task ways = {};
+    ways.unfused = unfused;
+    ways.before = [this] { run(before); }, ways.after = [this] { run(after); };
+    ways.memo = [this] { return sgrad__convolution_memo(&c.key) + " graph of " + std::to_string(steps); };
+    sgrad__graph_do(&key, &data, ways);
 }
 
 /* Runs one pass, without neighbours. */
