@@ -1,6 +1,6 @@
 /* cudnn_graph.cc: the part of cuDNN's backend API that codelets/cuda/cudnn_draw_cuda.cu and cudnn_graph_cuda.cu call, on the
  * CPU. A descriptor stores its attributes. A graph is a list of operations, executed one after another on whole tensors of
- * floats. Virtual tensors are rounded to their type and never written to memory.
+ * floats. Virtual tensors are rounded to their type and never written to memory. Graphs of attention: cudnn_attention.cc.
  *
  *     heuristics return these engines    7   tensor cores: F32 is rounded; compiled at run time
  *                                        9   not deterministic
@@ -8,6 +8,8 @@
  *                                       13   as 5; as slow as six others
  *                                       11   as 5; fails at execution if there is a dilation; only the heuristics for engines
  *                                            with the widest support return it
+ *                                       21   attention; compiled at run time
+ *                                       22   attention; not deterministic
  *
  * There is no engine for graphs of volumes and of one channel a group. There is also none for graphs that real cuDNN does not
  * support: operations before a backward pass or after backward-weight; factors of different types; the value of a channel as
@@ -16,33 +18,13 @@
  *
  * Unknown types, unfinished descriptors, tensors whose sizes do not match, missing addresses and too many addresses are
  * errors, as in cuDNN. */
-#include "tests/gpu/emulator/libraries.h"
+#include "tests/gpu/emulator/cudnn_graph.h"
 
 #include <algorithm>
-#include <map>
-#include <vector>
 
 using namespace emulator;
 
 namespace {
-
-struct descriptor {
-    cudnnBackendDescriptorType_t type;
-    bool finished;
-    std::map<int, std::vector<char>> attribute;
-    std::map<int, cudnnBackendAttributeType_t> attribute_type;
-
-    template <typename T> const T *all(int name, int64_t *count = NULL) const {
-        const auto found = attribute.find(name);
-        if (count) *count = found == attribute.end() ? 0 : (int64_t)(found->second.size() / sizeof(T));
-        return found == attribute.end() ? NULL : (const T *)found->second.data();
-    }
-    template <typename T> T one(int name, T otherwise = T()) const {
-        const T *value = all<T>(name);
-        return value ? *value : otherwise;
-    }
-    const struct descriptor *part(int name) const { return one<const struct descriptor *>(name); }
-};
 
 const struct {
     cudnnBackendAttributeType_t type;
@@ -271,8 +253,10 @@ struct engine {
 };
 const struct engine engines[] = {
     { 7, 4096, true, false, true },   { 9, 0, false, true, false },  { 5, 512, false, false, false },
-    { 13, 0, false, false, false }, { 11, 0, false, false, false }
+    { 13, 0, false, false, false },   { 11, 0, false, false, false }, { 21, 512, true, false, true },
+    { 22, 0, true, true, false }
 };
+bool is_of_attention(const struct engine &e) { return e.number > 20; }
 
 /* Does cuDNN know such a graph, whose convolution is number AT? */
 bool is_known(const std::vector<struct operation> &graph, size_t at) {
@@ -291,15 +275,21 @@ bool is_known(const std::vector<struct operation> &graph, size_t at) {
     return true;
 }
 
-std::vector<struct engine> engines_of(const std::vector<struct operation> &graph) {
+std::vector<struct engine> engines_of(const struct descriptor *drawn) {
     std::vector<struct engine> list;
+    if (is_attention(drawn)) {
+        if (computes_attention(drawn))
+            std::copy_if(std::begin(engines), std::end(engines), std::back_inserter(list), is_of_attention);
+        return list;
+    }
+    const std::vector<struct operation> graph = read_graph(drawn);
     size_t at = 0;
     while (at < graph.size() && !graph[at].is_convolution()) at++;
     if (at == graph.size() || !is_known(graph, at)) return list;
     bool hard = at > 0;
     for (const struct operation &op : graph) hard |= op.has_sums();
     for (const struct engine &e : engines)
-        if (!hard || e.tensor_cores || e.changing) list.push_back(e);
+        if (!is_of_attention(e) && (!hard || e.tensor_cores || e.changing)) list.push_back(e);
     return list;
 }
 
@@ -352,9 +342,12 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t what) {
     struct tensor t;
     struct operation op;
     if (d->finished) return CUDNN_STATUS_BAD_PARAM;
-    if (d->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR && !read_tensor(d, &t)) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (d->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR && !read_tensor(d, &t) && !is_attention_tensor(d))
+        return CUDNN_STATUS_NOT_SUPPORTED;
     if (pass_of(d->type) != NONE && !read_operation(d, &op)) return CUDNN_STATUS_BAD_PARAM;
-    if (d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR && read_graph(d).empty()) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (d->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR && !is_attention_operation(d)) return CUDNN_STATUS_BAD_PARAM;
+    if (d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR && (is_attention(d) ? !is_attention_graph(d) : read_graph(d).empty()))
+        return CUDNN_STATUS_NOT_SUPPORTED;
     d->finished = true;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -369,7 +362,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of, cudnnB
         const struct descriptor *graph = d->part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
         const bool likely = d->one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
         *count = 0;
-        for (const struct engine &e : engines_of(read_graph(graph))) {
+        for (const struct engine &e : engines_of(graph)) {
             if (likely == (e.number == 11)) continue; /* that one is a fallback */
             if (*count < wanted) {
                 struct descriptor *own = ((struct descriptor **)to)[*count];
@@ -409,19 +402,22 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t what
     if (!plan->finished || !pack->finished) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
     const struct descriptor *configuration = plan->part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
     const struct engine *engine = engine_of(configuration);
-    const std::vector<struct operation> graph = read_graph(configuration->part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH));
-    const struct convolution *convolution = NULL;
-    for (const struct operation &op : graph)
-        if (op.is_convolution()) convolution = &op.convolution;
+    const struct descriptor *drawn = configuration->part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
     if (refuses_graph()) return CUDNN_STATUS_EXECUTION_FAILED;
-    if (engine->number == 11 && convolution->dilation[0] > 1) return CUDNN_STATUS_NOT_SUPPORTED;
-    const bool round = engine->tensor_cores && !convolution->first().half;
     int64_t ids, pointers;
     const int64_t *id = pack->all<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &ids);
     void *const *pointer = pack->all<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &pointers);
     std::map<int64_t, void *> given;
     if (ids != pointers) return CUDNN_STATUS_BAD_PARAM;
     for (int64_t i = 0; i < ids; i++) given[id[i]] = pointer[i];
+    void *given_room = pack->one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    if (is_attention(drawn)) return execute_attention(h, drawn, given, given_room, (size_t)engine->room);
+    const std::vector<struct operation> graph = read_graph(drawn);
+    const struct convolution *convolution = NULL;
+    for (const struct operation &op : graph)
+        if (op.is_convolution()) convolution = &op.convolution;
+    if (engine->number == 11 && convolution->dilation[0] > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+    const bool round = engine->tensor_cores && !convolution->first().half;
 
     std::map<int64_t, struct array> input, output;
     for (const struct operation &op : graph) {
@@ -433,7 +429,6 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t what
             }
     }
     if (given.size() != input.size() + output.size()) return CUDNN_STATUS_BAD_PARAM;
-    void *given_room = pack->one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     const auto submit = [=, runs = *engine, stream = h->stream] {
         const auto found = [=](const std::map<int64_t, struct array> &operands) {
             std::map<int64_t, struct array> list = operands;
