@@ -58,42 +58,53 @@ static __device__ inline int64_t first_head(const struct sizes &s, int64_t share
 
 #define COLUMNS 16 /* maximum columns of a head per thread: SGRAD_ROW / 32 */
 
-/* The columns of a row are distributed over the threads of a warp: each thread has columns 32 apart, the same in every row,
- * with index k in its array. load reads row T, multiplied by SCALE. times returns the dot product of row T and V. add_to adds
- * FACTOR times row T. */
-template <typename T> static __device__ void load(struct matrix<T> m, int t, int size, float *v, float scale = 1) {
-    for (int c = threadIdx.x, k = 0; c < size; c += 32, k++) v[k] = (float)m.at[t * m.stride + c] * scale;
+/* Calls f(c, k) for the columns C of a row that the thread has: C = 32·k + lane, the same in every row. The loop is unrolled,
+ * so that arrays with the index K are in registers. */
+template <typename F> static __device__ inline void each_column(int size, F f) {
+    _Pragma("unroll") for (int k = 0; k < COLUMNS; k++) {
+        const int c = threadIdx.x + 32 * k;
+        if (c < size) f(c, k);
+    }
 }
-template <typename T> static __device__ float times(struct matrix<T> m, int t, int size, const float *v) {
+
+/* load reads row T, multiplied by SCALE. times returns the dot product of row T and V. add_to adds FACTOR times row T. */
+template <typename T>
+static __device__ inline void load(struct matrix<T> m, int t, int size, float (&v)[COLUMNS], float scale = 1) {
+    each_column(size, [&](int c, int k) { v[k] = (float)m.at[t * m.stride + c] * scale; });
+}
+template <typename T> static __device__ inline float times(struct matrix<T> m, int t, int size, const float (&v)[COLUMNS]) {
     float sum = 0;
-    for (int c = threadIdx.x, k = 0; c < size; c += 32, k++) sum += (float)m.at[t * m.stride + c] * v[k];
+    each_column(size, [&](int c, int k) { sum += (float)m.at[t * m.stride + c] * v[k]; });
     return sgrad__warp_sum(sum);
 }
-template <typename T> static __device__ void add_to(float *sum, struct matrix<T> m, int t, int size, float factor) {
-    for (int c = threadIdx.x, k = 0; c < size; c += 32, k++) sum[k] += (float)m.at[t * m.stride + c] * factor;
+template <typename T>
+static __device__ inline void add_to(float (&sum)[COLUMNS], struct matrix<T> m, int t, int size, float factor) {
+    each_column(size, [&](int c, int k) { sum[k] += (float)m.at[t * m.stride + c] * factor; });
 }
 
 /* Writes V, times FACTOR, to row T of a head's gradient, which begins at element FIRST, or adds it. */
 template <typename T>
-static __device__ void store(const float *v, float factor, const struct operand<T> &to, int64_t first, int t, int size) {
+static __device__ inline void store(const float (&v)[COLUMNS], float factor, const struct operand<T> &to, int64_t first, int t,
+                                    int size) {
     T *x = to.slope + first + t * to.stride;
-    for (int c = threadIdx.x, k = 0; to.slope && c < size; c += 32, k++) x[c] = (to.add ? (float)x[c] : 0) + v[k] * factor;
+    if (to.slope) each_column(size, [&](int c, int k) { x[c] = (to.add ? (float)x[c] : 0) + v[k] * factor; });
 }
 
 /* y = Σ p v over keys and values 0 … COUNT - 1, where p is the softmax of the scores, the dot products of Q and the keys.
  * Returns log Σ exp(score). */
 template <typename K, typename T>
-static __device__ inline float attend(const float *q, struct matrix<K> keys, struct matrix<K> values, int count, int size, T *y) {
+static __device__ inline float attend(const float (&q)[COLUMNS], struct matrix<K> keys, struct matrix<K> values, int count,
+                                      int size, T *y) {
     float sum[COLUMNS] = {}, most = -INFINITY, total = 0;
     for (int j = 0; j < count; j++) {
         const float score = times(keys, j, size, q), before = most;
         most = score > most || score != score ? score : most;
         const float shrink = before == most ? 1 : expf(before - most), p = expf(score - most);
         total = total * shrink + p;
-        for (float &e : sum) e *= shrink;
+        _Pragma("unroll") for (int k = 0; k < COLUMNS; k++) sum[k] *= shrink;
         add_to(sum, values, j, size, p);
     }
-    for (int c = threadIdx.x, k = 0; c < size; c += 32, k++) y[c] = sum[k] / total;
+    each_column(size, [&](int c, int k) { y[c] = sum[k] / total; });
     return most + logf(total);
 }
 
@@ -104,7 +115,7 @@ static __global__ void forward_rows(uint32_t rows, struct sizes s, struct operan
     if (row >= rows) return;
     const struct head<T> h(s, row / s.T, in);
     const int t = row % s.T;
-    float q[COLUMNS];
+    float q[COLUMNS] = {};
     load(h.q, t, s.size, q, 1 / sqrtf((float)s.size));
     const int from = first_key(h.start, t);
     const struct matrix<T> keys = { h.k.at + from * h.k.stride, h.k.stride }, values = { h.v.at + from * h.v.stride, h.v.stride };
@@ -122,7 +133,7 @@ static __global__ void backward_query_rows(uint32_t rows, struct sizes s, struct
     const int t = row % s.T;
     const struct matrix<T> of_y = { y + h.out, s.width }, of_dy = { dy + h.out, s.width };
     const float scale = 1 / sqrtf((float)s.size);
-    float q[COLUMNS], d[COLUMNS], dq[COLUMNS] = {};
+    float q[COLUMNS] = {}, d[COLUMNS] = {}, dq[COLUMNS] = {};
     load(h.q, t, s.size, q, scale);
     load(of_dy, t, s.size, d);
     const float own = times(of_y, t, s.size, d);
@@ -143,7 +154,7 @@ static __global__ void backward_key_rows(uint32_t rows, struct sizes s, struct o
     const struct head<T> shared(s, number, in);
     const int t = row % s.T;
     const float scale = 1 / sqrtf((float)s.size);
-    float key[COLUMNS], value[COLUMNS], d[COLUMNS], dk[COLUMNS] = {}, dv[COLUMNS] = {};
+    float key[COLUMNS] = {}, value[COLUMNS] = {}, d[COLUMNS] = {}, dk[COLUMNS] = {}, dv[COLUMNS] = {};
     load(shared.k, t, s.size, key, scale);
     load(shared.v, t, s.size, value);
     for (int g = 0; g < s.heads / s.kv; g++) {
@@ -181,7 +192,7 @@ static __global__ void attend_to_cache(uint32_t heads, struct sizes s, const str
     const struct matrix<T> queries = { in.q.at + number *s.size, 0 };
     const struct matrix<float> keys = { cache + column, width };
     const struct matrix<float> values = { keys.at + (int64_t)places *width, width };
-    float q[COLUMNS];
+    float q[COLUMNS] = {};
     load(queries, 0, s.size, q, 1 / sqrtf((float)s.size));
     attend(q, keys, values, (int)step->number, s.size, y + number * s.size);
 }
