@@ -103,13 +103,16 @@ size_t sgrad__attention_backward_workspace(const struct sgrad_args *args) {
     return SGRAD_LINE + (size_t)head_of(args, BACKWARD_K, true).all * sizeof(float);
 }
 
-/* Workspace of backward on a GPU: y·dy of each row of each head. */
-size_t sgrad__attention_backward_gpu_workspace(const struct sgrad_args *args) {
-    const struct sgrad_attention *attrs = args->attrs;
-    const int64_t *x = args->view[0].shape.dim;
-    return SGRAD_LINE + (size_t)(x[0] * attrs->heads * x[1]) * sizeof(float);
+/* Workspaces on a GPU (attention_cuda.cu). */
+static size_t gpu_workspace(const struct sgrad_args *args, bool backward) {
+#ifdef SGRAD_HAVE_CUDA
+    return sgrad__attention_workspace_cuda(args, backward);
+#else
+    return (void)args, (void)backward, 0;
+#endif
 }
-size_t sgrad__attention_no_workspace(const struct sgrad_args *args) { return (void)args, 0; }
+size_t sgrad__attention_forward_gpu_workspace(const struct sgrad_args *args) { return gpu_workspace(args, false); }
+size_t sgrad__attention_backward_gpu_workspace(const struct sgrad_args *args) { return gpu_workspace(args, true); }
 
 /* ---- training and evaluation ------------------------------------------------------------------------------------- */
 
@@ -419,6 +422,12 @@ const struct sgrad_op sgrad_attention_op = {
         { "three blocks", { { 3, { 1, 130, 24 } } }, &(struct sgrad_attention){ .heads = 2 } },
         { "2 heads of 64, causal", { { 3, { 1, 75, 384 } } }, &(struct sgrad_attention){ .heads = 2, .causal = true } },
         { "a head of 100", { { 3, { 1, 40, 300 } } }, &(struct sgrad_attention){ .heads = 1 } },
+        { "a head of 80, causal", { { 3, { 1, 20, 240 } } }, &(struct sgrad_attention){ .heads = 1, .causal = true } },
+        { "a head of 96 of keys", { { 3, { 1, 34, 384 } } }, &(struct sgrad_attention){ .heads = 2, .kv_heads = 1 } },
+        { "2 heads of 32", { { 3, { 2, 129, 192 } } }, &(struct sgrad_attention){ .heads = 2 } },
+        { "a head of 128", { { 3, { 1, 33, 384 } } }, &(struct sgrad_attention){ .heads = 1 } },
+        { "4 heads of 16, 2 of keys, causal", { { 3, { 2, 18, 128 } } },
+          &(struct sgrad_attention){ .heads = 4, .kv_heads = 2, .causal = true } },
         { "4 heads, 2 of keys, causal", { { 3, { 2, 7, 40 } } },
           &(struct sgrad_attention){ .heads = 4, .kv_heads = 2, .causal = true } },
         { "three inputs", { { 3, { 2, 7, 12 } }, { 3, { 2, 7, 12 } }, { 3, { 2, 7, 12 } } },

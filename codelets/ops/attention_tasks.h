@@ -17,8 +17,9 @@ void sgrad__attention_backward(const struct sgrad_args *args);
 size_t sgrad__attention_forward_workspace(const struct sgrad_args *args);
 size_t sgrad__attention_inference_workspace(const struct sgrad_args *args);
 size_t sgrad__attention_backward_workspace(const struct sgrad_args *args);
+size_t sgrad__attention_forward_gpu_workspace(const struct sgrad_args *args);
 size_t sgrad__attention_backward_gpu_workspace(const struct sgrad_args *args);
-size_t sgrad__attention_no_workspace(const struct sgrad_args *args);
+size_t sgrad__attention_workspace_cuda(const struct sgrad_args *args, bool backward);
 double sgrad__attention_forward_flops(const struct sgrad_args *args);
 double sgrad__attention_backward_flops(const struct sgrad_args *args);
 
@@ -26,11 +27,11 @@ double sgrad__attention_backward_flops(const struct sgrad_args *args);
 #define SGRAD__ATTENTION_TASKS(op, k, start)                                                                                     \
     .forward = { { { .name = op " forward", .kind = &sgrad_forward_kind, .cpu = sgrad__attention_forward,                        \
                      .cuda = SGRAD_ON_CUDA(sgrad__attention_forward_cuda), .workspace = sgrad__attention_forward_workspace,      \
-                     .gpu_workspace = sgrad__attention_no_workspace, .flops = sgrad__attention_forward_flops },                  \
+                     .gpu_workspace = sgrad__attention_forward_gpu_workspace, .flops = sgrad__attention_forward_flops },         \
                    { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(SAVED, 0), SGRAD_IN(X, k), SGRAD_IN(X, k + 1), start } } },      \
     .inference = { { { .name = op " inference", .kind = &sgrad_forward_kind, .cpu = sgrad__attention_inference,                  \
                        .cuda = SGRAD_ON_CUDA(sgrad__attention_inference_cuda), .workspace = sgrad__attention_inference_workspace,\
-                       .gpu_workspace = sgrad__attention_no_workspace, .flops = sgrad__attention_forward_flops },                \
+                       .gpu_workspace = sgrad__attention_forward_gpu_workspace, .flops = sgrad__attention_forward_flops },       \
                      { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(SAVED, 0), SGRAD_INOUT(S, 0), SGRAD_IN(X, k),                  \
                        SGRAD_IN(X, k + 1), start } } },                                                                          \
     .backward = { { { .name = op " backward", .kind = &sgrad_backward_kind, .cpu = sgrad__attention_backward,                    \

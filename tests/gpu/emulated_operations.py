@@ -45,6 +45,31 @@ def test_cudnn_graphs():
     same_losses(AGAIN, "bf16", "graph")
 
 
+GPT = ("--model", "gpt:layers=2,heads=2,width=32,context=32", "--data", f"text:{os.path.join(run.REFERENCE, 'text.txt')},32", "--batch", 8,
+       "--optimizer", "adamw", "--lr", 1e-3, "--no-shuffle", "--steps", 3)
+
+
+def test_attention():
+    """Attention by our own kernels, and as cuDNN's graphs wherever there is one: each operation, and the losses of a GPT in bf16."""
+    for way in ("algorithms", "graph"):
+        operations(STARGRAD_CUDNN=way, OPERATIONS="attention,document_attention")
+    same_losses(GPT, "bf16", "algorithms", "graph")
+
+
+def test_attention_without_a_kernel():
+    """Where cuDNN will not run a graph of attention, whether it did before or not, our own kernels compute, after a line that says so."""
+    cpu = losses(train("cpu", *GPT, "--precision", "bf16", *CPU))
+    for first in (1, 8):
+        env = {**os.environ, "STARGRAD_CUDNN": "graph", "STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_REFUSAL": str(first)}
+        out = folder("refused")
+        words = [run.STARGRAD, "train", *map(str, GPT), "--precision", "bf16", *SHARED, *map(str, CUDA), "--out", out]
+        done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        failed = re.search(r"attention: cuDNN's graph of (forward|backward), q \(\d,2,32,16\), k \(\d,2,32,16\), causal failed: ", done.stderr)
+        assert bool(failed) == (first > 1), done.stderr
+        assert max(abs(a - b) / b for a, b in zip(losses(out), cpu, strict=True)) <= 0.1, first
+
+
 @long
 def test_cudnn_graphs_in_every_precision():
     for arguments in (RESNET, AGAIN):
