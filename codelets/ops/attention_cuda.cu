@@ -48,6 +48,8 @@ static void with_shape(const struct sgrad_args *args, const struct sizes &sizes,
             blocks(arithmetic, std::integral_constant<int, 32>(), (unsigned)high);
         else if (sizes.size <= 64)
             blocks(arithmetic, std::integral_constant<int, 64>(), (unsigned)high);
+        else if (sizes.size <= 96)
+            blocks(arithmetic, std::integral_constant<int, 96>(), (unsigned)high);
         else
             blocks(arithmetic, std::integral_constant<int, 128>(), (unsigned)high);
     });
@@ -148,8 +150,14 @@ static void backward_by_kernels(const struct sgrad_args *args, const struct size
             const auto in = operands_of<typename A::type>(args, s, 5, 4);
             sgrad__launch_grid(backward_queries<A, dim.value>, dim3(samples * s.heads * high), dim3(32, WARPS), s, in,
                                args->data[1], args->data[2], args->data[3], own);
-            sgrad__launch_grid(backward_keys<A, dim.value>, dim3(samples * s.kv * high), dim3(32, WARPS), s, in, args->data[2],
-                               args->data[3], own);
+            const auto keys = [=](auto kernel) {
+                sgrad__launch_grid(kernel, dim3(samples * s.kv * high), dim3(32, WARPS), s, in, args->data[2], args->data[3],
+                                   own);
+            };
+            if constexpr (A::depth == 16 || dim.value <= 64)
+                keys(backward_keys<A, dim.value, true, true>);
+            else /* the registers suffice for one of the sums */
+                keys(backward_keys<A, dim.value, true, false>), keys(backward_keys<A, dim.value, false, true>);
         },
         [=](auto type) {
             using T = decltype(type);

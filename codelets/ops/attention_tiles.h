@@ -20,7 +20,7 @@
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 #define WARPS 4
-#define ROWS  (16 * WARPS) /* of a block */
+#define ROWS  (16 * WARPS) /* of a block; two blocks fit a multiprocessor with 255 registers per thread */
 #define LOG2E 1.44269504f
 
 /* Sizes of tiles for arithmetic A and heads of at most DIM numbers. Numbers beyond the size of a head, and rows beyond the last,
@@ -29,7 +29,8 @@
 template <typename A, int DIM, int SUMS> struct tiling {
     typedef typename A::type type;
     static constexpr int bytes = DIM * sizeof(type) * (SUMS > 1 ? 2 : 1);
-    static constexpr int few_rows = bytes <= 512 ? 32 : 16, rows = bytes <= 128 && A::depth == 16 ? 64 : few_rows;
+    static constexpr bool half = A::depth == 16;
+    static constexpr int few_rows = bytes <= (half ? 384 : 256) ? 32 : 16, rows = bytes <= 128 && half ? 64 : few_rows;
     static constexpr int steps = DIM / A::depth, columns = DIM / 8, scores = rows / 8, wide = DIM + A::spare;
     static constexpr int stages = 4 * rows * wide * sizeof(type) <= 48 << 10 ? 2 : 1; /* 2: double buffering of tiles */
     typedef type pair[2][rows * wide];
@@ -38,6 +39,7 @@ template <typename A, int DIM, int SUMS> struct tiling {
 /* 16 rows as left factors. If HELD they stay in registers; else they are loaded at each use, to save registers. */
 template <typename A, int DIM, bool HELD> struct left_rows {
     typedef typename A::type type;
+    static constexpr int unrolled = HELD ? DIM / A::depth : 4; /* turns of a loop over the factors */
     struct matrix<type> from;
     int first, count, size;
     sgrad__left held[HELD ? DIM / A::depth : 1];
@@ -49,7 +51,7 @@ template <typename A, int DIM, bool HELD> struct left_rows {
     __device__ sgrad__left load(int j) const {
         const int row = first + threadIdx.x / 4;
         const type *low = from.at + (int64_t)row * from.stride, *high = low + 8 * from.stride;
-        if (size == DIM && first + 16 <= count) return A::left_at(low, high, j * A::depth);
+        if (size % 2 == 0 && (j + 1) * A::depth <= size && first + 16 <= count) return A::left_at(low, high, j * A::depth);
         return A::left_from(row, j * A::depth,
                             [=](int r, int c) { return r < count && c < size ? (float)from.at[r * from.stride + c] : 0.0f; });
     }
@@ -70,7 +72,7 @@ static __device__ void load_tile(typename A::type *tile, struct matrix<typename 
         const int row = i / (DIM / most), column = i % (DIM / most) * most;
         const typename A::type *x = m.at + (int64_t)(from + row) * m.stride + column;
         typename A::type *to = tile + row * t::wide + column;
-        if (from + row < sizes.T && sizes.size == DIM) {
+        if (from + row < sizes.T && column + most <= sizes.size && sizes.size % most == 0) {
             copy_later(to, x);
             continue;
         }
@@ -114,8 +116,10 @@ static __device__ void pass(typename t::pair *tile, struct matrix<typename A::ty
 /* sum (16 × rows of the tile) = left · tileᵀ */
 template <typename A, typename t, typename Left>
 static __device__ void multiply_along(sgrad__tile_sum *sum, const Left &left, const typename A::type *tile) {
+    [[maybe_unused]] constexpr int unrolled = Left::unrolled;
     for (int n = 0; n < t::scores; n++) sum[n] = {};
-    _Pragma("unroll") for (int j = 0; j < t::steps; j++) {
+#pragma unroll unrolled
+    for (int j = 0; j < t::steps; j++) {
         const sgrad__left l = left[j];
         _Pragma("unroll") for (int n = 0; n < t::scores; n += 2) {
             sgrad__right r[2];
@@ -149,16 +153,21 @@ static __device__ inline float most_of_four(float x) {
 }
 
 /* Writes a warp's rows of sums, times FACTOR, to a head's gradient, which begins at element AT, or adds to it; rows after the
- * last are skipped. FACTOR has two elements, for rows g and g+8 of a thread. */
+ * last are skipped. FACTOR has two elements, for rows g and g+8 of a thread. Two neighbours are written at once if heads have an
+ * even number of columns. */
 template <typename A, int DIM>
 static __device__ void store_rows(const sgrad__tile_sum *sum, const float *factor, const struct operand<typename A::type> &to,
                                   int64_t at, int first, const struct sizes &sizes) {
     if (!to.slope) return;
-    _Pragma("unroll") for (int n = 0; n < DIM / 8; n++) for (int e = 0; e < 4; e++) {
-        const int row = first + threadIdx.x / 4 + 8 * (e / 2), c = 8 * n + 2 * (threadIdx.x % 4) + e % 2;
-        if (row >= sizes.T || c >= sizes.size) continue;
+    _Pragma("unroll") for (int n = 0; n < DIM / 8; n++) for (int i = 0; i < 2; i++) {
+        const int row = first + threadIdx.x / 4 + 8 * i, c = 8 * n + 2 * (threadIdx.x % 4);
+        const float v[2] = { sum[n].at[2 * i] * factor[i], sum[n].at[2 * i + 1] * factor[i] };
         typename A::type *y = to.slope + at + row * to.stride + c;
-        *y = (to.add ? (float)*y : 0) + sum[n].at[e] * factor[e / 2];
+        if (row >= sizes.T || c >= sizes.size) continue;
+        if (sizes.size % 2 == 0)
+            sgrad__store((sgrad__pack<typename A::type, 2> *)y, v, to.add);
+        else
+            for (int e = 0; e < 2 && c + e < sizes.size; e++) y[e] = (to.add ? (float)y[e] : 0) + v[e];
     }
 }
 
@@ -194,7 +203,7 @@ static __device__ inline int after(const struct sizes &sizes, const int32_t *sta
 
 /* q, k, v, y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores */
 template <typename A, int DIM>
-static __global__ void __launch_bounds__(32 * WARPS)
+static __global__ void __launch_bounds__(32 * WARPS, 2)
     forward(struct sizes sizes, struct operands<typename A::type> in, typename A::type *y, float *keep) {
     using t = tiling<A, DIM, 1>;
     alignas(16) __shared__ typename t::pair tile[t::stages];
@@ -211,7 +220,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
         const bool all = part.of_warp() + 16 <= sizes.T && from + t::rows <= sizes.T &&
                          (!sizes.causal || from + t::rows <= part.of_warp() + 1) && from >= latest;
         multiply_along<A, t>(p, q, keys);
-        for (int i = 0; i < 2; i++) {
+        _Pragma("unroll") for (int i = 0; i < 2; i++) { /* unrolled, so that indices of registers are constants */
             const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
             float here = most[i], added = 0;
             _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 2 * i; e < 2 * i + 2; e++) {
@@ -246,14 +255,14 @@ static __global__ void __launch_bounds__(32 * WARPS)
 
 /* Computes dq, and own (N,heads,T): y·dy of each row. Inputs: q, k, v, y, dy (N,T,C), saved (N,heads,T). */
 template <typename A, int DIM>
-static __global__ void __launch_bounds__(32 * WARPS)
+static __global__ void __launch_bounds__(32 * WARPS, 2)
     backward_queries(struct sizes sizes, struct operands<typename A::type> in, const typename A::type *y,
                      const typename A::type *dy, const float *keep, float *own) {
     using t = tiling<A, DIM, 1>;
     alignas(16) __shared__ typename t::pair tile[t::stages];
     const struct part part(sizes, sizes.causal);
     const struct head<typename A::type> h(sizes, part.number, in);
-    const left_rows<A, DIM, (t::bytes <= 128)> q(h.q, part.of_warp(), sizes),
+    const left_rows<A, DIM, (t::bytes <= 8 * A::depth)> q(h.q, part.of_warp(), sizes),
         d({ dy + h.out, sizes.width }, part.of_warp(), sizes);
     const left_rows<A, DIM, false> of_y({ y + h.out, sizes.width }, part.of_warp(), sizes);
     const float scale = 1 / sqrtf((float)sizes.size);
@@ -289,21 +298,21 @@ static __global__ void __launch_bounds__(32 * WARPS)
     store_rows<A, DIM>(dq, factor, in.q, h.of_q, part.of_warp(), sizes);
 }
 
-/* Computes dk and dv, summed over the heads of queries that use a head of keys. */
-template <typename A, int DIM>
-static __global__ void __launch_bounds__(32 * WARPS)
+/* Computes dk, dv or both (DK, DV), summed over the heads of queries that use a head of keys. */
+template <typename A, int DIM, bool DK, bool DV>
+static __global__ void __launch_bounds__(32 * WARPS, 2)
     backward_keys(struct sizes sizes, struct operands<typename A::type> in, const typename A::type *dy, const float *keep,
                   const float *own) {
-    using t = tiling<A, DIM, 2>;
+    using t = tiling<A, DIM, DK + DV>;
     alignas(16) __shared__ typename t::pair tile[t::stages];
     __shared__ float log_sum[t::stages][t::rows], product[t::stages][t::rows];
     const struct part part(sizes, false);
     int64_t number = first_head(sizes, part.number);
     const struct head<typename A::type> shared(sizes, number, in);
-    const left_rows<A, DIM, (t::bytes <= 256)> k(shared.k, part.of_warp(), sizes), v(shared.v, part.of_warp(), sizes);
+    const left_rows<A, DIM, (t::bytes <= 16 * A::depth)> k(shared.k, part.of_warp(), sizes), v(shared.v, part.of_warp(), sizes);
     const float scale = 1 / sqrtf((float)sizes.size);
     const int end = after(sizes, shared.start, part.first + ROWS - 1);
-    sgrad__tile_sum dk[t::columns], dv[t::columns], p[t::scores], ds[t::scores];
+    sgrad__tile_sum dk[DK ? t::columns : 1], dv[DV ? t::columns : 1], p[t::scores], ds[DK ? t::scores : 1];
     const auto beside = [&](int from, int stage) {
         for (int i = threadIdx.y * 32 + threadIdx.x; i < t::rows; i += 32 * WARPS) {
             const int64_t row = number * sizes.T + from + i;
@@ -315,15 +324,15 @@ static __global__ void __launch_bounds__(32 * WARPS)
             part.of_warp() + 16 <= sizes.T && from + t::rows <= sizes.T && (!sizes.causal || from >= part.of_warp() + 15) &&
             first_key(shared.start, from + t::rows - 1) <= part.of_warp();
         multiply_along<A, t>(p, k, queries);
-        multiply_along<A, t>(ds, v, slopes);
+        if constexpr (DK) multiply_along<A, t>(ds, v, slopes);
         _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 0; e < 4; e++) {
             const int row = part.of_warp() + threadIdx.x / 4 + 8 * (e / 2), i = 8 * n + 2 * (threadIdx.x % 4) + e % 2;
             const bool seen = all || sees(sizes, shared.start, from + i, row);
             p[n].at[e] = seen ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[stage][i]) : 0;
-            ds[n].at[e] = p[n].at[e] * (ds[n].at[e] - product[stage][i]);
+            if constexpr (DK) ds[n].at[e] = p[n].at[e] * (ds[n].at[e] - product[stage][i]);
         }
-        multiply_across<A, t>(dv, p, slopes);
-        multiply_across<A, t>(dk, ds, queries);
+        if constexpr (DV) multiply_across<A, t>(dv, p, slopes);
+        if constexpr (DK) multiply_across<A, t>(dk, ds, queries);
     };
     for (int g = 0; g < sizes.heads / sizes.kv; g++, number++) {
         const struct head<typename A::type> h(sizes, number, in);
@@ -331,8 +340,8 @@ static __global__ void __launch_bounds__(32 * WARPS)
         pass<A, DIM, t>(tile, h.q, of_dy, sizes.causal ? part.first : 0, end, sizes, beside, turn);
     }
     const float factor[2] = { scale, scale }, one[2] = { 1, 1 };
-    store_rows<A, DIM>(dk, factor, in.k, shared.of_k, part.of_warp(), sizes);
-    store_rows<A, DIM>(dv, one, in.v, shared.of_v, part.of_warp(), sizes);
+    if constexpr (DK) store_rows<A, DIM>(dk, factor, in.k, shared.of_k, part.of_warp(), sizes);
+    if constexpr (DV) store_rows<A, DIM>(dv, one, in.v, shared.of_v, part.of_warp(), sizes);
 }
 
 #endif
