@@ -1,6 +1,7 @@
 /* cudnn_attention.cc: graphs of attention of cuDNN's backend API, on the CPU. A tensor has four dimensions (N,heads,rows,columns)
  * and any strides. Operations are executed one after another on whole tensors of floats. Factors of products are rounded to
- * bf16, as on tensor cores.
+ * bf16, as on tensor cores; e^s is rounded before it is divided by its sum, as in flash attention, where the product with v comes
+ * before the division.
  *
  * The emulator knows only the graphs whose operations have the order of forms[], with heads of at most 128 numbers, a multiple
  * of 8, in bf16. Real cuDNN also accepts other orders of the same operations. */
@@ -186,7 +187,8 @@ floats multiply(const struct operation &op, floats a, floats b) {
     const int64_t heads = op.to.size[1], group = heads / op.from[1].size[1];
     const int64_t M = op.to.size[2], P = op.to.size[3], K = op.from[0].size[3];
     floats c((size_t)op.to.count());
-    round(a), round(b);
+    if (op.from[0].type == CUDNN_DATA_FLOAT) round(a); /* others are rounded */
+    if (op.from[1].type == CUDNN_DATA_FLOAT) round(b);
     for (int64_t h = 0; h < op.to.size[0] * heads; h++) /* of a and c; h / group is that of b */
         for (int64_t i = 0; i < M; i++)
             for (int64_t k = 0; k < K; k++)
@@ -229,7 +231,7 @@ float combine(const struct operation &op, int64_t i, float x, float b, bool seen
     if (name == "mul") return x * b;
     if (name == "sub") return x - b;
     if (name == "add") return x + b;
-    if (name == "div") return x / b;
+    if (name == "div") return (float)__nv_bfloat16(x) / b;
     if (name == "exp") return expf(x);
     if (name == "log") return logf(x);
     if (name == "ge") return x >= b;
@@ -252,7 +254,7 @@ void compute(const struct operation &op, values &all) {
     else if (op.name == "sum" || op.name == "max") y = reduce(op, x);
     else if (op.name == "turn") y = turn(op, x);
     else y = pointwise(op, all);
-    if (op.to.type == CUDNN_DATA_BFLOAT16) round(y);
+    if (op.to.type == CUDNN_DATA_BFLOAT16 && op.name != "div") round(y);
 }
 
 /* ---- execution ----------------------------------------------------------------------------------------------------- */
