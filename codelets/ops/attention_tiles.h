@@ -30,7 +30,7 @@ template <typename A, int DIM, int SUMS> struct tiling {
     typedef typename A::type type;
     static constexpr int bytes = DIM * sizeof(type) * (SUMS > 1 ? 2 : 1);
     static constexpr bool half = A::depth == 16;
-    static constexpr int few_rows = bytes <= (half ? 384 : 256) ? 32 : 16, rows = bytes <= 128 && half ? 64 : few_rows;
+    static constexpr int few_rows = bytes <= (half ? 384 : 384 - 128 * SUMS) ? 32 : 16, rows = bytes <= 128 && half ? 64 : few_rows;
     static constexpr int steps = DIM / A::depth, columns = DIM / 8, scores = rows / 8, wide = DIM + A::spare;
     static constexpr int stages = 4 * rows * wide * sizeof(type) <= 48 << 10 ? 2 : 1; /* 2: double buffering of tiles */
     typedef type pair[2][rows * wide];
@@ -39,7 +39,7 @@ template <typename A, int DIM, int SUMS> struct tiling {
 /* 16 rows as left factors. If HELD they stay in registers; else they are loaded at each use, to save registers. */
 template <typename A, int DIM, bool HELD> struct left_rows {
     typedef typename A::type type;
-    static constexpr int unrolled = HELD ? DIM / A::depth : 4; /* turns of a loop over the factors */
+    static constexpr int unrolled = HELD ? DIM / A::depth : 2; /* turns of a loop over the factors */
     struct matrix<type> from;
     int first, count, size;
     sgrad__left held[HELD ? DIM / A::depth : 1];
@@ -267,7 +267,9 @@ static __global__ void __launch_bounds__(32 * WARPS, 2)
     const left_rows<A, DIM, false> of_y({ y + h.out, sizes.width }, part.of_warp(), sizes);
     const float scale = 1 / sqrtf((float)sizes.size);
     float log_sum[2], product[2] = {};
-    _Pragma("unroll") for (int j = 0; j < t::steps; j++) A::dot(product, of_y[j], d[j]);
+    [[maybe_unused]] constexpr int unrolled = decltype(d)::unrolled;
+#pragma unroll unrolled
+    for (int j = 0; j < t::steps; j++) A::dot(product, of_y[j], d[j]);
     for (int i = 0; i < 2; i++) {
         const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
         product[i] = sum_of_four(product[i]);
