@@ -29,7 +29,7 @@ struct means {
 };
 
 /* Without direct transfers, written bytes leave the page cache at once. */
-static bool leave_cache(int file, off_t at, off_t bytes) {
+static bool drop_from_cache(int file, off_t at, off_t bytes) {
     const unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
     const bool right = !sync_file_range(file, at, bytes, all);
     posix_fadvise(file, at, bytes, POSIX_FADV_DONTNEED);
@@ -48,7 +48,7 @@ static bool transfer(const struct threads *t, const struct sgrad__piece *piece, 
         if (n <= 0) return false;
         done += (size_t)n;
     }
-    return t->direct || !piece->writes || leave_cache(t->file, piece->at, (off_t)bytes);
+    return t->direct || !piece->writes || drop_from_cache(t->file, piece->at, (off_t)bytes);
 }
 
 /* Returns NULL, or a reason why not. */

@@ -99,9 +99,9 @@ void *sgrad__tensor_memory(const struct sgrad_tensor *tensor, int node);
 void sgrad__tensor_release(struct sgrad_tensor *tensor, int node);
 /* Moves the content of a persistent tensor, which no program uses yet, to MEMORY, a mapping of a file from byte AT on. The tensor
  * then owns the mapping. */
-void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at);
+void sgrad__tensor_to_file(struct sgrad_tensor *tensor, void *memory, int64_t at);
 /* Replaces that memory by other memory, which the tensor owns, and copies the content. SGRAD_ENOMEM. */
-int sgrad__tensor_return(struct sgrad_tensor *tensor);
+int sgrad__tensor_to_memory(struct sgrad_tensor *tensor);
 /* Maps BYTES bytes of FILE from AT on, until sgrad__unmap. If they cannot be read later, the process prints NAME and the cause,
  * and ends. Returns 0 or a number of errno. */
 int sgrad__map(int file, int64_t at, size_t bytes, const char *name, void **memory);

@@ -81,7 +81,7 @@ void sgrad__unmap(void *memory) {
     pthread_mutex_unlock(&changing);
 }
 
-void sgrad_mapped_leave(const void *memory, size_t bytes) {
+void sgrad_mapped_drop_pages(const void *memory, size_t bytes) {
     const struct part *p = find(memory);
     if (!p || !bytes) return;
     const size_t page = SGRAD_SPILL_BLOCK, from = (size_t)((const char *)memory - p->start), to = from + bytes;

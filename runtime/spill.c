@@ -49,7 +49,7 @@ struct gap {
 };
 
 /* A part of the file for a copy of data. */
-struct room {
+struct region {
     struct place place;
     void *memory;                   /* where it is mapped; NULL: it is free */
 };
@@ -65,8 +65,8 @@ struct sgrad_spill {
     struct slot *slot;
     int gaps;
     struct gap *gap;                /* in the order of addresses, not adjacent */
-    int rooms;
-    struct room *room;
+    int regions;
+    struct region *region;
     struct sgrad_monitor *monitor;  /* protects all members that change */
     struct transfer *first, **last; /* transfers that have not finished, in the order of submission */
     bool failed;                    /* an error has been logged */
@@ -358,24 +358,24 @@ static int map(const struct sgrad_spill *spill, off_t at, size_t bytes, void **m
     return errno ? sgrad__disk_refuse(spill->folder, "a file in it cannot be mapped") : 0;
 }
 
-int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
+int sgrad_spill_to_file(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
     const size_t bytes = sgrad_view_bytes(&tensor->view), blocks = sgrad_spill_blocks(bytes);
     void *memory;
     if (SGRAD_SIMULATED) return tensor->mapped = true, 0; /* its memory has no pages that could leave */
     SGRAD_TRY(sgrad__disk_reserve(spill->folder, spill->file, spill->size, (off_t)blocks));
     SGRAD_TRY(map(spill, spill->size, bytes, &memory));
-    sgrad__tensor_settle(tensor, memory, spill->size);
+    sgrad__tensor_to_file(tensor, memory, spill->size);
     if (msync(memory, bytes, MS_SYNC)) return sgrad__disk_refuse(spill->folder, "a file in it cannot be written");
-    sgrad_mapped_leave(memory, bytes);
+    sgrad_mapped_drop_pages(memory, bytes);
     posix_fadvise(spill->file, spill->size, (off_t)blocks, POSIX_FADV_DONTNEED);
     spill->size += (off_t)blocks;
     return 0;
 }
 
-int sgrad_spill_return(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
+int sgrad_spill_to_memory(struct sgrad_spill *spill, struct sgrad_tensor *tensor) {
     if (SGRAD_SIMULATED) return tensor->mapped = false, 0;
     const off_t at = tensor->at, blocks = (off_t)sgrad_spill_blocks(sgrad_view_bytes(&tensor->view));
-    SGRAD_TRY(sgrad__tensor_return(tensor));
+    SGRAD_TRY(sgrad__tensor_to_memory(tensor));
     fallocate(spill->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, blocks);     /* or it remains unused */
     return 0;
 }
@@ -390,39 +390,39 @@ size_t sgrad_spill_resident(const struct sgrad_tensor *tensor) {
     return here * size;
 }
 
-void sgrad_spill_leave(void *memory, size_t bytes) {
+void sgrad_spill_drop_pages(void *memory, size_t bytes) {
     const uintptr_t start = sgrad_spill_blocks((uintptr_t)memory),
                     end = ((uintptr_t)memory + bytes) / SGRAD_SPILL_BLOCK * SGRAD_SPILL_BLOCK;
     if (start < end) madvise((void *)start, end - start, MADV_DONTNEED);
 }
 
 /* Returns the smallest free part of at least BYTES bytes; NULL: there is none. */
-static struct room *find_room(const struct sgrad_spill *spill, size_t bytes) {
-    struct room *best = NULL;
-    for (struct room *r = spill->room; r < spill->room + spill->rooms; r++)
+static struct region *find_region(const struct sgrad_spill *spill, size_t bytes) {
+    struct region *best = NULL;
+    for (struct region *r = spill->region; r < spill->region + spill->regions; r++)
         if (!r->memory && r->place.bytes >= bytes && (!best || r->place.bytes < best->place.bytes)) best = r;
     return best;
 }
 
-static int add_room(struct sgrad_spill *spill, size_t bytes) {
+static int add_region(struct sgrad_spill *spill, size_t bytes) {
     SGRAD_TRY(sgrad__disk_reserve(spill->folder, spill->file, spill->size, (off_t)bytes));
-    spill->room = sgrad_array_grow(spill->room, spill->rooms, sizeof *spill->room);
-    spill->room[spill->rooms++] = (struct room){ .place = { spill->size, bytes } };
+    spill->region = sgrad_array_grow(spill->region, spill->regions, sizeof *spill->region);
+    spill->region[spill->regions++] = (struct region){ .place = { spill->size, bytes } };
     spill->size += (off_t)bytes;
     return 0;
 }
 
-int sgrad_spill_room(struct sgrad_spill *spill, size_t bytes, void **memory) {
+int sgrad_spill_map(struct sgrad_spill *spill, size_t bytes, void **memory) {
     const size_t blocks = sgrad_spill_blocks(bytes);
-    if (!find_room(spill, blocks)) SGRAD_TRY(add_room(spill, blocks));
-    struct room *r = find_room(spill, blocks);
+    if (!find_region(spill, blocks)) SGRAD_TRY(add_region(spill, blocks));
+    struct region *r = find_region(spill, blocks);
     SGRAD_TRY(map(spill, r->place.at, r->place.bytes, &r->memory));
     *memory = r->memory;
     return 0;
 }
 
-void sgrad_spill_room_free(struct sgrad_spill *spill, void *memory) {
-    for (struct room *r = spill->room; r < spill->room + spill->rooms; r++)
+void sgrad_spill_unmap(struct sgrad_spill *spill, void *memory) {
+    for (struct region *r = spill->region; r < spill->region + spill->regions; r++)
         if (r->memory == memory) r->memory = NULL;
     sgrad__unmap(memory);
 }
@@ -450,7 +450,7 @@ void sgrad_spill_close(struct sgrad_spill *spill) {
     free(spill->folder);
     free(spill->slot);
     free(spill->gap);
-    free(spill->room);
+    free(spill->region);
     free(spill);
 }
 

@@ -49,20 +49,20 @@ int sgrad_spill_reserve(struct sgrad_spill *spill, const size_t *bytes, int slot
 void sgrad_spill_free(struct sgrad_spill *spill, int first, int slots);
 /* Moves the content of TENSOR to the file, where it stays; it must be persistent, and no program may use it yet. It may outlive
  * SPILL. SGRAD_EIO: too little space, or the file cannot be mapped. */
-int sgrad_spill_settle(struct sgrad_spill *spill, struct sgrad_tensor *tensor);
-/* Moves the content of a settled TENSOR back to memory, and gives back its space. No program may use it yet. SGRAD_ENOMEM. */
-int sgrad_spill_return(struct sgrad_spill *spill, struct sgrad_tensor *tensor);
+int sgrad_spill_to_file(struct sgrad_spill *spill, struct sgrad_tensor *tensor);
+/* Moves the content of a TENSOR in the file back to memory, and gives back its space. No program may use it yet. SGRAD_ENOMEM. */
+int sgrad_spill_to_memory(struct sgrad_spill *spill, struct sgrad_tensor *tensor);
 /* Returns the bytes of a persistent tensor that are in memory. Parts that have never been written are not. */
 size_t sgrad_spill_resident(const struct sgrad_tensor *tensor);
 /* Gives back whole pages of MEMORY until they are used again. Their content is lost, unless it is in a file. */
-void sgrad_spill_leave(void *memory, size_t bytes);
+void sgrad_spill_drop_pages(void *memory, size_t bytes);
 /* Gives back the pages of MEMORY that are mapped from a file, until they are used again. No effect on other memory. */
-void sgrad_mapped_leave(const void *memory, size_t bytes);
+void sgrad_mapped_drop_pages(const void *memory, size_t bytes);
 /* Maps a part of the file as *MEMORY, BYTES bytes of any content, for data that need not be in memory. The caller must free it
- * with sgrad_spill_room_free before SPILL is closed. Parts that were freed are used first: they need no more space on the disk.
+ * with sgrad_spill_unmap before SPILL is closed. Parts that were freed are used first: they need no more space on the disk.
  * SGRAD_EIO: as above. Call these two functions on one thread. */
-int sgrad_spill_room(struct sgrad_spill *spill, size_t bytes, void **memory);
-void sgrad_spill_room_free(struct sgrad_spill *spill, void *memory);
+int sgrad_spill_map(struct sgrad_spill *spill, size_t bytes, void **memory);
+void sgrad_spill_unmap(struct sgrad_spill *spill, void *memory);
 /* Writes the changed pages of all such parts to the disk. After that, an error cannot change their content. SGRAD_EIO: an error
  * may have done so before. */
 int sgrad_spill_flush(struct sgrad_spill *spill);

@@ -78,8 +78,8 @@ static void copy(char *to, const char *from, size_t bytes) {
     for (size_t at = 0; at < bytes && !SGRAD_SIMULATED; at += PIECE) {
         const size_t n = bytes - at < PIECE ? bytes - at : PIECE;
         memcpy(to + at, from + at, n);
-        sgrad_mapped_leave(to + at, n);
-        sgrad_mapped_leave(from + at, n);
+        sgrad_mapped_drop_pages(to + at, n);
+        sgrad_mapped_drop_pages(from + at, n);
     }
 }
 
@@ -155,8 +155,8 @@ static void copy_written(char *to, const char *from, size_t bytes) {
         if (memcmp(from + at, zeros, n)) memcpy(to + at, from + at, n);
         if ((at + n) % PIECE && at + n < bytes) continue;
         const size_t start = at / PIECE * PIECE;
-        sgrad_mapped_leave(to + start, at + n - start);
-        sgrad_mapped_leave(from + start, at + n - start);
+        sgrad_mapped_drop_pages(to + start, at + n - start);
+        sgrad_mapped_drop_pages(from + start, at + n - start);
     }
 }
 
@@ -172,13 +172,13 @@ static void replace_home(struct sgrad_tensor *tensor, struct sgrad_tensor is) {
     starpu_data_set_name(tensor->handle, tensor->name);
 }
 
-void sgrad__tensor_settle(struct sgrad_tensor *tensor, void *memory, int64_t at) {
+void sgrad__tensor_to_file(struct sgrad_tensor *tensor, void *memory, int64_t at) {
     struct sgrad_tensor is = *tensor;
     is.home = memory, is.mapped = true, is.paged = false, is.at = at;
     replace_home(tensor, is);
 }
 
-int sgrad__tensor_return(struct sgrad_tensor *tensor) {
+int sgrad__tensor_to_memory(struct sgrad_tensor *tensor) {
     struct sgrad_tensor is = *tensor;
     const size_t bytes = sgrad_view_bytes(&tensor->view);
     is.mapped = false;

@@ -30,7 +30,8 @@ template <typename A, int DIM, int SUMS> struct tiling {
     typedef typename A::type type;
     static constexpr int bytes = DIM * sizeof(type) * (SUMS > 1 ? 2 : 1);
     static constexpr bool half = A::depth == 16;
-    static constexpr int few_rows = bytes <= (half ? 384 : 384 - 128 * SUMS) ? 32 : 16, rows = bytes <= 128 && half ? 64 : few_rows;
+    static constexpr int few_rows = bytes <= (half ? 384 : 384 - 128 * SUMS) ? 32 : 16,
+                         rows = bytes <= 128 && half ? 64 : few_rows;
     static constexpr int steps = DIM / A::depth, columns = DIM / 8, scores = rows / 8, wide = DIM + A::spare;
     static constexpr int stages = 4 * rows * wide * sizeof(type) <= 48 << 10 ? 2 : 1; /* 2: double buffering of tiles */
     typedef type pair[2][rows * wide];

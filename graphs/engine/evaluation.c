@@ -223,7 +223,7 @@ static int copy_weights(struct sgrad__run *run, const struct sgrad__evaluation *
 static int wait_for_steps(const struct sgrad__run *run) {
     SGRAD_TRY(sgrad_wait_all());
     if (run->program && run->program->arena && !run->program->on_gpu)
-        sgrad_spill_leave(run->program->arena->home, run->program->arena_bytes);
+        sgrad_spill_drop_pages(run->program->arena->home, run->program->arena_bytes);
     return 0;
 }
 
@@ -231,8 +231,8 @@ static int wait_for_steps(const struct sgrad__run *run) {
 static void leave(const struct sgrad__run *run) {
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad_tensor *tensor = run->graph->parameter[i].tensor, *average = run->training->update[i].average;
-        if (tensor && tensor->mapped) sgrad_spill_leave(tensor->home, sgrad_view_bytes(&tensor->view));
-        if (average && average->mapped) sgrad_spill_leave(average->home, sgrad_view_bytes(&average->view));
+        if (tensor && tensor->mapped) sgrad_spill_drop_pages(tensor->home, sgrad_view_bytes(&tensor->view));
+        if (average && average->mapped) sgrad_spill_drop_pages(average->home, sgrad_view_bytes(&average->view));
     }
 }
 

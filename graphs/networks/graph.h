@@ -337,7 +337,7 @@ struct sgrad__weights {
     struct sgrad__items items;
     void **value;               /* per item, in the layout of memory; once written, in that of files */
     char **name;                /* of the tensors in files, ends with NULL; NULL before sgrad__weights_entries */
-    void *room;                 /* contains all values; NULL: each has its own memory */
+    void *mapped;               /* contains all values; NULL: each has its own memory */
     size_t bytes;               /* of ROOM */
 };
 /* Reserves space in the file of ITEMS, COUNT lists, for copies of all lists that exist at the same time. SGRAD_EIO: too little

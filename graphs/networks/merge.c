@@ -56,7 +56,7 @@ void sgrad__weights_merge(struct sgrad__weights *copy) {
     }
     for (int i = 0, count = 0; i < list->count; i++) {
         if (!sgrad__is_adapter(list->item[i].name)) copy->value[count++] = copy->value[i];
-        else if (!copy->room) free(copy->value[i]);
+        else if (!copy->mapped) free(copy->value[i]);
     }
     sgrad__items_select(list, false);
 }

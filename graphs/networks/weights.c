@@ -331,14 +331,14 @@ void sgrad__imported_free(struct sgrad_graph *graph) {
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
-/* Allocates the values. */
-static int make_room(struct sgrad__weights *w) {
+/* Allocates the values: in the file of --spill, if there is one. */
+static int allocate_values(struct sgrad__weights *w) {
     size_t at = 0;
     for (int i = 0; i < w->items.count; i++) w->bytes += sgrad_spill_blocks(sgrad_view_bytes(&w->items.item[i].view));
-    if (w->items.file && w->bytes) SGRAD_TRY(sgrad_spill_room(w->items.file, w->bytes, &w->room));
+    if (w->items.file && w->bytes) SGRAD_TRY(sgrad_spill_map(w->items.file, w->bytes, &w->mapped));
     for (int i = 0; i < w->items.count; i++) {
         const size_t bytes = sgrad_view_bytes(&w->items.item[i].view);
-        w->value[i] = w->room ? (char *)w->room + at : sgrad_xcalloc(1, bytes);
+        w->value[i] = w->mapped ? (char *)w->mapped + at : sgrad_xcalloc(1, bytes);
         at += sgrad_spill_blocks(bytes);
     }
     return 0;
@@ -349,7 +349,7 @@ int sgrad__weights_reserve(const struct sgrad__items *items, int count) {
     int error = 0;
     for (int i = 0; i < count; i++) {
         w[i] = (struct sgrad__weights){ .items = items[i], .value = sgrad_xcalloc((size_t)items[i].count, sizeof *w[i].value) };
-        if (!error && items[i].file) error = make_room(&w[i]);
+        if (!error && items[i].file) error = allocate_values(&w[i]);
     }
     for (int i = 0; i < count; i++) sgrad__weights_free(&w[i]);
     free(w);
@@ -359,13 +359,13 @@ int sgrad__weights_reserve(const struct sgrad__items *items, int count) {
 int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy) {
     struct sgrad__weights w = { .items = items };
     w.value = sgrad_xcalloc((size_t)w.items.count, sizeof *w.value);
-    int error = make_room(&w);
+    int error = allocate_values(&w);
     for (int i = 0; i < w.items.count && !error; i++) {
         const struct sgrad__item *item = &w.items.item[i];
         const size_t bytes = sgrad_view_bytes(&item->view);
         if (item->whole) memcpy(w.value[i], *item->whole, bytes);
         else error = sgrad_tensor_read(value && value[i] ? value[i] : item->tensor, w.value[i]);
-        sgrad_mapped_leave(w.value[i], bytes);
+        sgrad_mapped_drop_pages(w.value[i], bytes);
     }
     if (error) sgrad__weights_free(&w);
     else *copy = w;
@@ -373,8 +373,8 @@ int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *v
 }
 
 void sgrad__weights_free(struct sgrad__weights *weights) {
-    for (int i = 0; i < weights->items.count && !weights->room; i++) free(weights->value[i]);
-    if (weights->room) sgrad_spill_room_free(weights->items.file, weights->room);
+    for (int i = 0; i < weights->items.count && !weights->mapped; i++) free(weights->value[i]);
+    if (weights->mapped) sgrad_spill_unmap(weights->items.file, weights->mapped);
     for (char **name = weights->name; name && *name; name++) free(*name);
     free(weights->name);
     free(weights->value);
@@ -388,7 +388,7 @@ static void lay_out(const struct sgrad__item *item, void *value) {
     void *memory = sgrad_xcalloc(1, bytes);
     memcpy(memory, value, bytes);
     to_file_layout(item, memory, value);
-    sgrad_mapped_leave(value, bytes);
+    sgrad_mapped_drop_pages(value, bytes);
     free(memory);
 }
 
@@ -437,7 +437,7 @@ struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *weights, int *
 int sgrad__weights_write(struct sgrad__weights *weights, const char *path, const char *const *metadata, int metadata_count) {
     int count;
     struct sgrad_entry *entry = sgrad__weights_entries(weights, &count);
-    int error = weights->room ? sgrad_spill_flush(weights->items.file) : 0;
+    int error = weights->mapped ? sgrad_spill_flush(weights->items.file) : 0;
     if (!error) error = write_entries(entry, count, path, metadata, metadata_count);
     free(entry);
     return error;

@@ -154,14 +154,14 @@ static int refuse(const struct sgrad__limit_search *search) {
 }
 
 /* Moves the first MOVED homes to the file, and the others to memory, where they are not there yet. */
-static int settle(struct sgrad__run *run, int moved) {
+static int place_homes(struct sgrad__run *run, int moved) {
     struct sgrad__homes homes = sgrad__homes_find(run->training);
     int error = 0;
     run->batch.limit.moved = moved;
     for (int i = 0; i < homes.count && !error; i++)
         if (homes.tensor[i]->mapped != (i < moved))
-            error = i < moved ? sgrad_spill_settle(run->batch.limit.file, homes.tensor[i])
-                              : sgrad_spill_return(run->batch.limit.file, homes.tensor[i]);
+            error = i < moved ? sgrad_spill_to_file(run->batch.limit.file, homes.tensor[i])
+                              : sgrad_spill_to_memory(run->batch.limit.file, homes.tensor[i]);
     sgrad__homes_free(&homes);
     malloc_trim(0);     /* gives back the memory of programs that were tried, and of these tensors */
     return error;
@@ -175,7 +175,7 @@ static int choose(struct sgrad__run *run) {
     run->batch.recomputation = choice.recomputation;
     run->batch.limit.moved = choice.moved;
     run->batch.limit.bytes = search.bytes - sgrad__run_memory_use(run, choice.moved).other;
-    return run->batch.limit.spills ? settle(run, choice.moved) : 0;
+    return run->batch.limit.spills ? place_homes(run, choice.moved) : 0;
 }
 
 /* Returns true if a step, with the layers that are marked as recomputed now, fits within the limit of this rank. */
@@ -234,7 +234,7 @@ int sgrad__run_open_limit(struct sgrad__run *run) {
     const int count = homes.count;
     const bool large = sgrad__homes_bytes(&homes, 0, count) > LARGE * (double)o->memory;
     sgrad__homes_free(&homes);
-    return large ? settle(run, count) : 0;
+    return large ? place_homes(run, count) : 0;
 }
 
 int sgrad__run_agree_limit(struct sgrad__run *run) {

@@ -383,7 +383,7 @@ static void write_all(FILE *stream, const char *header, const struct sgrad_entry
         for (size_t at = 0, n; at < bytes; at += n) {
             n = bytes - at < BUFFER ? bytes - at : BUFFER;
             fwrite((const char *)entry[i]->data + at, 1, n, stream);
-            sgrad_mapped_leave((const char *)entry[i]->data + at, n);
+            sgrad_mapped_drop_pages((const char *)entry[i]->data + at, n);
         }
     }
 }
@@ -422,7 +422,7 @@ void sgrad_safetensors_checksum(const struct sgrad_entry *entry, int count, char
         for (size_t at = 0, n; at < bytes; at += n) {
             n = bytes - at < BUFFER ? bytes - at : BUFFER;
             crc = crc32_z(crc, (const Bytef *)entry[i].data + at, n);
-            sgrad_mapped_leave((const Bytef *)entry[i].data + at, n);
+            sgrad_mapped_drop_pages((const Bytef *)entry[i].data + at, n);
         }
         sum += (uint32_t)crc;
     }

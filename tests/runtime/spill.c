@@ -86,7 +86,7 @@ static void returns_contents(void **state) {
 }
 
 /* Each turn reads the parts of x, which lives in the file, to y, adds 1 to y and writes it back. Then x is used as any tensor. */
-static void settles_tensors(void **state) {
+static void moves_tensors_to_the_file(void **state) {
     (void)state;
     enum { COUNT = 300001, PARTS = 3 };
     static struct sgrad_bound_kernel call[PARTS * TURNS + 1];
@@ -97,7 +97,7 @@ static void settles_tensors(void **state) {
     assert_done(sgrad_spill_open(scratch(), &spill));
     assert_done(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(1, COUNT), SGRAD_PERSISTENT, &x));
     assert_done(sgrad_tensor_write(x, is));
-    assert_done(sgrad_spill_settle(spill, x));
+    assert_done(sgrad_spill_to_file(spill, x));
     sgrad_tensor_partition(x, PARTS, part);
     for (int p = 0; p < PARTS; p++)
         assert_done(sgrad_tensor_create("y", SGRAD_F32, part[p]->view.shape, SGRAD_TRANSIENT, &y[p]));
@@ -129,10 +129,10 @@ static void returns_tensors(void **state) {
     assert_done(sgrad_spill_open(scratch(), &spill));
     assert_done(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(1, COUNT), SGRAD_PERSISTENT, &x));
     for (int turn = 0; turn < 2; turn++) {
-        assert_done(sgrad_spill_settle(spill, x));
+        assert_done(sgrad_spill_to_file(spill, x));
         assert_true(x->mapped);
         assert_done(sgrad_tensor_write(x, is));
-        assert_done(sgrad_spill_return(spill, x));
+        assert_done(sgrad_spill_to_memory(spill, x));
         assert_false(x->mapped);
     }
     sgrad_spill_close(spill);
@@ -174,7 +174,7 @@ static void reuses_slots(void **state) {
     int first;
     assert_done(sgrad_spill_open(scratch(), &spill));
     assert_done(sgrad_spill_reserve(spill, some, 3, &first));
-    assert_done(sgrad_spill_room(spill, KEPT, &kept));
+    assert_done(sgrad_spill_map(spill, KEPT, &kept));
     const off_t size = file_size();
     assert_int_equal(size, 31 * BLOCK + KEPT);
     sgrad_spill_free(spill, first, 3);
@@ -188,34 +188,34 @@ static void reuses_slots(void **state) {
     sgrad_spill_free(spill, first, 3);
     assert_done(sgrad_spill_reserve(spill, more, 3, &first));
     assert_int_equal(file_size(), size + 2 * BLOCK);
-    sgrad_spill_room_free(spill, kept);
+    sgrad_spill_unmap(spill, kept);
     sgrad_spill_close(spill);
 }
 
-/* The second room has the space of the first one: the file does not grow. */
-static void gives_rooms(void **state) {
+/* The second part has the space of the first one: the file does not grow. */
+static void maps_parts(void **state) {
     (void)state;
     enum { BYTES = 5000003 };
     struct sgrad_spill *spill;
     struct stat before, after;
     char *one, *other;
     assert_done(sgrad_spill_open(scratch(), &spill));
-    assert_done(sgrad_spill_room(spill, BYTES, (void **)&one));
+    assert_done(sgrad_spill_map(spill, BYTES, (void **)&one));
     memset(one, 7, BYTES);
-    sgrad_mapped_leave(one, BYTES);
+    sgrad_mapped_drop_pages(one, BYTES);
     assert_done(sgrad_spill_flush(spill));
     for (int i = 0; i < BYTES; i++) assert_int_equal(one[i], 7);
-    sgrad_spill_room_free(spill, one);
+    sgrad_spill_unmap(spill, one);
     assert_int_equal(fstat(nameless_file(), &before), 0);
-    assert_done(sgrad_spill_room(spill, BYTES - 4096, (void **)&one));
+    assert_done(sgrad_spill_map(spill, BYTES - 4096, (void **)&one));
     assert_int_equal(fstat(nameless_file(), &after), 0);
     assert_int_equal(before.st_size, after.st_size);
-    assert_done(sgrad_spill_room(spill, 1, (void **)&other));
+    assert_done(sgrad_spill_map(spill, 1, (void **)&other));
     *other = 5;
-    assert_int_equal(sgrad_spill_room(spill, (size_t)1 << 60, (void **)&other), SGRAD_EIO);
+    assert_int_equal(sgrad_spill_map(spill, (size_t)1 << 60, (void **)&other), SGRAD_EIO);
     assert_int_equal(*other, 5);
-    sgrad_spill_room_free(spill, one);
-    sgrad_spill_room_free(spill, other);
+    sgrad_spill_unmap(spill, one);
+    sgrad_spill_unmap(spill, other);
     sgrad_spill_close(spill);
 }
 
@@ -227,7 +227,7 @@ static void reports_lost_pages(void **state) {
     char said[512] = "";
     int message[2], status;
     assert_done(sgrad_spill_open(scratch(), &spill));
-    assert_done(sgrad_spill_room(spill, 10000, &memory));
+    assert_done(sgrad_spill_map(spill, 10000, &memory));
     assert_int_equal(pipe(message), 0);
     const pid_t child = fork();
     if (!child) {
@@ -241,7 +241,7 @@ static void reports_lost_pages(void **state) {
     assert_non_null(strstr(said, scratch()));
     assert_non_null(strstr(said, "cannot be read: Input/output error; check the disk"));
     close(message[0]), close(message[1]);
-    sgrad_spill_room_free(spill, memory);
+    sgrad_spill_unmap(spill, memory);
     sgrad_spill_close(spill);
 }
 
@@ -272,11 +272,11 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a file returns the contents that were moved to it, in order", returns_contents),
         sentence_with("a file returns them with threads", returns_contents, use_threads, use_any),
-        sentence("a tensor in the file has the changes of its copies, and of tasks", settles_tensors),
-        sentence_with("a tensor in the file has them with threads", settles_tensors, use_threads, use_any),
+        sentence("a tensor in the file has the changes of its copies, and of tasks", moves_tensors_to_the_file),
+        sentence_with("a tensor in the file has them with threads", moves_tensors_to_the_file, use_threads, use_any),
         sentence("a tensor returns from the file to memory with its content", returns_tensors),
         sentence("slots use space in which there were others", reuses_slots),
-        sentence("copies of data use space that was reserved before", gives_rooms),
+        sentence("copies of data use space that was reserved before", maps_parts),
         sentence("a page that cannot be read ends the process with a message", reports_lost_pages),
         sentence("folders without a disk, or without enough space, are refused", refuses_folders),
         sentence_with("such folders are refused with threads", refuses_folders, use_threads, use_any),
