@@ -184,7 +184,7 @@ def test_planned_again():
         sizes.append(file_size(process, spill))
     process.kill()
     process.wait()
-    assert sizes[0] > 10e6 and sizes == sizes[:1] * 3, sizes
+    assert (has_cuda() or sizes[0] > 10e6) and sizes == sizes[:1] * 3, sizes
 
 
 def test_refused():
@@ -357,8 +357,9 @@ def resume(whole, out):
     assert os.listdir(spill) == [] and not [name for name in os.listdir(out) if ".part" in name], os.listdir(out)
 
 
-@pytest.mark.parametrize("io", ("io_uring", "threads"))
-@pytest.mark.parametrize("call,number", (("pread", errno.EIO), ("pwrite", errno.ENOSPC)))
+@pytest.mark.parametrize("call,number,io", (("pread", errno.EIO, "io_uring"), ("pwrite", errno.ENOSPC, "threads"),
+                                            pytest.param("pread", errno.EIO, "threads", marks=long),
+                                            pytest.param("pwrite", errno.ENOSPC, "io_uring", marks=long)))
 def test_errors(whole, call, number, io):
     """A call fails while a step moves data. The run ends with one message, and continues from its last checkpoint."""
     spill, out = disk(), folder("failed")
@@ -374,11 +375,10 @@ def test_errors(whole, call, number, io):
     resume(whole, out)
 
 
-def test_a_system_without_io_uring():
+def test_a_system_without_io_uring(whole):
     """Threads move the data if the system refuses io_uring. Containers do so by default."""
-    limit = least(*RESNET, "--out", folder("print"))
     for fault, engines in ((None, ("io_uring", "threads")), (("io_uring", 1, errno.EPERM), ("threads",))):
-        words = command("train", *RESNET, "--memory", f"{limit}M", "--spill", disk(), "--out", folder("refused"))
+        words = [*whole[1], disk(), "--out", folder("refused"), "--steps", "2"]
         done = subprocess.run(faulty(words, fault), capture_output=True, text=True, timeout=600, check=True)
         engine = re.search(r" GB/s, (\w+)\); predicted ", done.stdout)[1]
         assert engine in engines and "io_uring" not in done.stderr, (engine, done.stderr)
