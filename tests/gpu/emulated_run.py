@@ -14,7 +14,7 @@ from run import FOLDER, SOURCE, folder, main
 RUN = os.path.join(SOURCE, "tests", "gpu", "run")
 BENCH = os.path.join(SOURCE, "bench", "gpu")
 PLAN = ["operations", "lenet f32", "lenet tf32", "lenet bf16", "resnet20 f32", "resnet20 tf32", "resnet20 bf16", "gpt f32", "gpt bf16",
-        "resnet50 against PyTorch", "gpt against PyTorch", "resnet20 against PyTorch", "resnet20 bf16: trace"]
+        "attention bf16", "resnet50 against PyTorch", "gpt against PyTorch", "resnet20 against PyTorch", "resnet20 bf16: trace"]
 
 
 def call(*words, env=None, status=0):

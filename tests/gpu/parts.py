@@ -20,6 +20,7 @@ import pathlib
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -104,11 +105,11 @@ def run(words, env=None, statuses=(0,)):
     return out, out + errors
 
 
-def train(name, *arguments, count_tasks=False):
+def train(name, *arguments, count_tasks=False, env=None):
     """Runs the program; returns the run's folder and, if told to count, the share of its tasks that a CUDA worker ran."""
     out = folder(name)
     counting = {"STARPU_PROFILING": "1", "STARPU_WORKER_STATS": "1"} if count_tasks else {}
-    _, said = run(command("train", *arguments, "--out", out), counting)
+    _, said = run(command("train", *arguments, "--out", out), {**counting, **(env or {})})
     tasks = {"CPU": 0, "CUDA": 0}
     for kind, count in re.findall(r"^(CPU|CUDA) .*\n\t(\d+) task", said, re.M):
         tasks[kind] += int(count)
@@ -149,6 +150,26 @@ LENET, RESNET = ("lenet", "lenet"), ("resnet20", "resnet20-gentle")
 GPT = ["--model", "gpt:layers=2,heads=2,width=32,context=32", "--data", f"{TEXT},32", "--batch", 8, "--micro-batch", 4,
        "--optimizer", "adamw", "--lr", 1e-3, "--no-shuffle"]
 SHARED = ["--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 64, "--lr", 0.05]
+
+
+def attention():
+    """Attention by our own kernels, and by cuDNN where it can: each against the CPU's, and the speed of a GPT, as the median of later steps."""
+    size, batch, steps = ("layers=1,heads=2,width=32,context=32", 4, 4) if OPTIONS.emulated else ("layers=12,heads=12,width=768,context=512", 16, 40)
+    text, speed = os.path.join(FOLDER, "text.txt"), {}
+    with open(os.path.join(REFERENCE, "text.txt")) as file, open(text, "w") as to:
+        to.write(100 * file.read())
+    for way in ("algorithms", "graph"):
+        env = {"STARGRAD_CUDNN": way}
+        _, said = run([*OPERATIONS, "on a GPU"], {**env, "OPERATIONS": "attention,document_attention"})
+        if "OK ] every operation on a GPU equals the CPU" not in said:
+            raise Failed(f"STARGRAD_CUDNN={way}: no CUDA kernel was compared")
+        out, _ = train("attention", "--model", f"gpt:{size}", "--data", f"text:{text},{size.rpartition('=')[2]}", "--batch", batch,
+                       "--steps", steps, "--optimizer", "adamw", "--precision", "bf16", *EAGER, *CUDA, *ON_GPUS, env=env)
+        with open(os.path.join(out, "metrics.jsonl")) as file:
+            events = [json.loads(line) for line in file]
+        speed[way] = statistics.median([event["samples_per_second"] for event in events if event["event"] == "step"][steps // 2:])
+    own, cudnn = speed["algorithms"], speed["graph"]
+    return f"own kernels {own:.0f}", f"cuDNN {cudnn:.0f} samples/s", f"agree; GPT with cuDNN over own kernels: {cudnn / own:.2f}"
 
 
 def bits():
@@ -238,9 +259,10 @@ PARTS = [
     *((f"{case[0]} {precision}: loss of step {LATER}", seconds, lambda case=case, p=precision: same_losses(reference(*case), p))
       for case, seconds in ((LENET, 12), (RESNET, 15)) for precision in WITHIN),
     *((f"gpt {precision}: loss of step {LATER}", 12, lambda p=precision: same_losses(GPT, p)) for precision in ("f32", "bf16")),
-    ("resnet50 against PyTorch", 100, BENCH["resnet50"]),
-    ("gpt against PyTorch", 75, BENCH["gpt"]),
-    ("resnet20 against PyTorch", 60, BENCH["resnet20"]),
+    ("attention bf16: own kernels and cuDNN's", 20, attention),
+    ("resnet50 against PyTorch", 90, BENCH["resnet50"]),
+    ("gpt against PyTorch", 70, BENCH["gpt"]),
+    ("resnet20 against PyTorch", 55, BENCH["resnet20"]),
     ("resnet20 bf16: trace of GPU workers", 25, traced),
     ("CPU and GPU, one batch: loss", 15, lambda: same_losses(SHARED, "f32", ("--cpus", 2, "--gpus", 1))),
     ("resnet20 --deterministic, twice", 15, bits),
