@@ -29,7 +29,7 @@
  * Sources: J. Ainslie et al., GQA: training generalized multi-query transformer models from multi-head checkpoints, 2023; T. Dao
  * et al., FlashAttention: fast and memory-efficient exact attention, 2022; A. Vaswani et al., Attention is all you need, 2017. */
 #include "config.h"
-#include "codelets/ops/attention_head.h"
+#include "codelets/ops/attention_blocks.h"
 #include "codelets/ops/attention_tasks.h"
 
 #include <math.h>
@@ -93,14 +93,19 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     return sgrad__attention_infer(signature, attrs, 1);
 }
 
+static struct head head_of_all(const struct sgrad_args *args, bool backward) {
+    const struct sgrad_attention *attrs = args->attrs;
+    return head_of(args, attrs->heads, attrs->kv_heads, backward);
+}
+
 size_t sgrad__attention_forward_workspace(const struct sgrad_args *args) {
-    return SGRAD_LINE + (size_t)head_of(args, FORWARD_K, false).all * sizeof(float);
+    return SGRAD_LINE + (size_t)head_of_all(args, false).all * sizeof(float);
 }
 size_t sgrad__attention_inference_workspace(const struct sgrad_args *args) {
-    return SGRAD_LINE + (size_t)head_of(args, INFERENCE_K, false).all * sizeof(float);
+    return SGRAD_LINE + (size_t)head_of_all(args, false).all * sizeof(float);
 }
 size_t sgrad__attention_backward_workspace(const struct sgrad_args *args) {
-    return SGRAD_LINE + (size_t)head_of(args, BACKWARD_K, true).all * sizeof(float);
+    return SGRAD_LINE + (size_t)head_of_all(args, true).all * sizeof(float);
 }
 
 /* Workspaces on a GPU (attention_cuda.cu). */
@@ -116,89 +121,39 @@ size_t sgrad__attention_backward_gpu_workspace(const struct sgrad_args *args) { 
 
 /* ---- training and evaluation ------------------------------------------------------------------------------------- */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* Returns how many of the COUNT keys from FIRST on the query in row I attends to. */
-SGRAD_ALWAYS_INLINE int64_t seen(bool causal, int64_t i, int64_t first, int64_t count) {
-    if (!causal || i >= first + count - 1) return count;
-    return i < first ? 0 : i - first + 1;
-}
-
-/* The same. If there are documents, START has the first row of that of each row; keys before it are given the score -∞. S: the
- * scores of the row. */
-SGRAD_ALWAYS_INLINE int64_t seen_of(bool causal, const int32_t *start, int64_t i, int64_t first, int64_t count, float *s) {
-    const int64_t keys = seen(causal, i, first, count), others = start ? start[i] - first : 0;
-    if (others >= keys) return 0;
-    for (int64_t j = 0; j < others; j++) s[j] = -INFINITY;
-    return keys;
-}
-
 /* Returns operand OF_START, or NULL if there are no documents. */
 static const int32_t *start_of(const struct sgrad_args *args, int of_start) {
     return ((const struct sgrad_attention *)args->attrs)->documents ? args->data[of_start] : NULL;
 }
 
-/* Replaces the first COUNT scores s of a row by exp(s·SCALE - MAX), the rest of the row by 0. Returns the sum. */
-SGRAD_ALWAYS_INLINE float exponentials(float *s, int64_t count, float scale, float max) {
-    const int64_t padded = (count + LANES - 1) / LANES * LANES;
-    for (int64_t j = count; j < padded; j++) s[j] = -INFINITY;
-    for (int64_t j = 0; j < padded; j++) s[j] = exp_of(s[j] * scale - max);
-    for (int64_t j = padded; j < BLOCK; j++) s[j] = 0;
-    return sum_of(s, padded);
-}
-
-SGRAD_ALWAYS_INLINE float scale_of(const struct head *head) { return 1 / sqrtf((float)head->size); }
-
-/* Computes queries FIRST to FIRST + ROWS - 1 of a head. Writes their rows of y to the workspace at h.sum, and their log Σ exp
- * to KEEP. START: as of seen_of. */
-SGRAD_ALWAYS_INLINE void attend(const struct head *head, bool causal, const int32_t *start, int64_t first, int64_t rows,
-                                float *room, float *keep) {
-    float max[BLOCK], total[BLOCK], *sum = room + head->sum, *scores = room + head->scores;
-    const int64_t keys = causal ? first + rows : head->count;
-    const float *q = room + head->q + first * head->deep, scale = scale_of(head);
-    for (int64_t i = 0; i < rows; i++) max[i] = -INFINITY, total[i] = 0;
-    memset(sum, 0, (size_t)(rows * head->row) * sizeof *sum);
-    for (int64_t from = start ? start[first] / BLOCK * BLOCK : 0; from < keys; from += BLOCK) {
-        const int64_t count = least(BLOCK, keys - from);
-        multiply(head, rows, BLOCK, words(head, head->size), q, head->deep, block_turned(head, room + head->kt, from), BLOCK,
-                 scores, BLOCK, false);
-        for (int64_t i = 0; i < rows; i++) {
-            float *s = scores + i * BLOCK;
-            const int64_t some = seen_of(causal, start, first + i, from, count, s);
-            const float before = max[i];
-            max[i] = fmaxf(before, largest(s, some) * scale);
-            const float shrink = before == max[i] ? 1 : expf(before - max[i]);
-            total[i] = total[i] * shrink + exponentials(s, some, scale, max[i]);
-            for (int64_t c = 0; shrink != 1 && c < head->row; c++) sum[i * head->row + c] *= shrink;
-        }
-        const float *p = along(head, scores, rows, room + head->words);
-        multiply(head, rows, head->row, words(head, count), p, words(head, BLOCK), block_of(head, room + head->v, from),
-                 head->row, sum, head->row, true);
-    }
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t c = 0; c < head->row; c++) sum[i * head->row + c] /= total[i];
-        keep[first + i] = max[i] + logf(total[i]);
+/* Finds the rows of q, k and v: operands 0, OF_K and OF_K + 1, or all in operand 0. Their gradients are those from SLOPE on; with
+ * three inputs the last two are operands OF_K + 2 and OF_K + 3. SLOPE 0: none. */
+static void find_rows(const struct sgrad_args *args, const struct head *h, int of_k, int slope, struct rows of[3]) {
+    const bool one = args->view[of_k].shape.rank < 0;
+    const int64_t kv = h->kv * h->size;
+    for (int i = 0; i < 3; i++) {
+        const int x = one || i == 0 ? 0 : of_k + i - 1, dx = one || i == 0 ? slope : of_k + 1 + i;
+        of[i] = (struct rows){ .data = args->data[x], .stride = args->view[x].shape.dim[2], .type = h->type };
+        if (slope) of[i].slope = args->data[dx], of[i].add = sgrad_adds(args, dx);
+        if (one && i > 0) of[i].first = h->width + (i - 1) * kv;
     }
 }
 
 SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *args, int of_k, int of_start) {
-    const bool causal = ((const struct sgrad_attention *)args->attrs)->causal;
+    struct seen seen = { .causal = ((const struct sgrad_attention *)args->attrs)->causal };
     const int32_t *start = start_of(args, of_start);
-    const struct head h = head_of(args, of_k, false);
+    const struct head h = head_of_all(args, false);
     float *room = (float *)sgrad_aligned((size_t)args->workspace), *keep = args->data[2];
     struct rows of[3];
     find_rows(args, &h, of_k, 0, of);
     for (int64_t i = 0; i < args->view[0].shape.dim[0] * h.heads; i++, keep += h.count) {
         const int64_t n = i / h.heads, k = i % h.heads, shared = k / h.group;
-        if (k % h.group == 0) {
-            gather_left(&h, &of[1], begin(&h, &of[1], n, shared), room + h.q);
-            turn(&h, room + h.q, room + h.kt);
-            gather_right(&h, &of[2], begin(&h, &of[2], n, shared), room + h.v);
-        }
+        if (k % h.group == 0) take_keys(&h, of, n, shared, room);
+        if (start) seen.start = start + n * h.count;
         gather_left(&h, &of[0], begin(&h, &of[0], n, k), room + h.q);
         for (int64_t first = 0; first < h.count; first += BLOCK) {
             const int64_t rows = least(BLOCK, h.count - first);
-            attend(&h, causal, start ? start + n * h.count : NULL, first, rows, room, keep);
+            attend(&h, &seen, first, rows, room, keep);
             scatter(room + h.sum, h.row, rows, h.size, 1, h.type, args->data[1], (n * h.count + first) * h.width + k * h.size,
                     h.width, false);
         }
@@ -209,85 +164,30 @@ SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *args, int of_k, 
  * (N,T) of document_attention */
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) { attend_to_all(args, FORWARD_K, FORWARD_START); }
 
-/* Backward of one block of scores, ROWS queries from FIRST on and COUNT keys from FROM on. Adds its terms to dq, dk and dv. */
-SGRAD_ALWAYS_INLINE void slope(const struct head *head, bool causal, const int32_t *start, int64_t first, int64_t rows,
-                               int64_t from, int64_t count, float *room, const float *keep) {
-    float *p = room + head->scores, *ds = room + head->slopes, *pairs = room + head->words;
-    const float *q = room + head->q + first * head->deep, *dy = room + head->dy + first * head->deep,
-                *own = room + head->own + first;
-    multiply(head, rows, BLOCK, words(head, head->size), q, head->deep, block_turned(head, room + head->kt, from), BLOCK, p,
-             BLOCK, false);
-    multiply(head, rows, BLOCK, words(head, head->size), dy, head->deep, block_turned(head, room + head->vt, from), BLOCK, ds,
-             BLOCK, false);
-    for (int64_t i = 0; i < rows; i++) {
-        const int64_t some = seen_of(causal, start, first + i, from, count, p + i * BLOCK);
-        exponentials(p + i * BLOCK, some, scale_of(head), keep[first + i]);
-        for (int64_t j = 0; j < BLOCK; j++) ds[i * BLOCK + j] = p[i * BLOCK + j] * (ds[i * BLOCK + j] - own[i]);
-    }
-    multiply_turned(head, count, head->row, words(head, rows), across(head, p, rows, pairs),
-                    block_of(head, room + head->of_dy, first), head->row, room + head->dv + from * head->row, head->row);
-    multiply_turned(head, count, head->row, words(head, rows), across(head, ds, rows, pairs),
-                    block_of(head, room + head->of_q, first), head->row, room + head->dk + from * head->row, head->row);
-    multiply(head, rows, head->row, words(head, count), along(head, ds, rows, pairs), words(head, BLOCK),
-             block_of(head, room + head->of_k, from), head->row, room + head->dq + first * head->row, head->row, true);
-}
-
-/* Computes own[t] = y·dy of each row t of a head. */
-SGRAD_ALWAYS_INLINE void sum_own(const struct head *head, const void *y, const void *dy, int64_t from, float *own) {
-    float of_y[SGRAD_ROW], of_dy[SGRAD_ROW];
-    for (int64_t t = 0; t < head->count; t++) {
-        const float *a = sgrad_row(head->type, y, from + t * head->width, head->size, of_y),
-                    *b = sgrad_row(head->type, dy, from + t * head->width, head->size, of_dy);
-        own[t] = sum_of_products(a, b, head->size);
-    }
-}
-
-/* Writes the gradient of a head's rows, times SCALE. */
-SGRAD_ALWAYS_INLINE void put(const struct head *head, const float *slope, float scale, const struct rows *rows, int64_t to) {
-    if (rows->slope)
-        scatter(slope, head->row, head->count, head->size, scale, head->type, rows->slope, to, rows->stride, rows->add);
-}
-
 /* Computes the gradient of query head K of sample N, and adds its terms to dk and dv. */
 SGRAD_ALWAYS_INLINE void slope_head(const struct sgrad_args *args, const struct head *head, const struct rows *of_q, int64_t n,
                                     int64_t k, float *room) {
-    const bool causal = ((const struct sgrad_attention *)args->attrs)->causal;
-    const int32_t *starts = start_of(args, BACKWARD_START), *start = starts ? starts + n * head->count : NULL;
-    const float *keep = (const float *)args->data[3] + (n * head->heads + k) * head->count;
-    const struct rows of_dy = { .data = args->data[2], .stride = head->width };
-    const int64_t from = begin(head, of_q, n, k), out = begin(head, &of_dy, n, k);
-    gather_left(head, of_q, from, room + head->q);
-    gather_left(head, &of_dy, out, room + head->dy);
-    if (head->pairs) gather_right(head, of_q, from, room + head->of_q);
-    if (head->pairs) gather_right(head, &of_dy, out, room + head->of_dy);
-    sum_own(head, args->data[1], args->data[2], out, room + head->own);
-    memset(room + head->dq, 0, (size_t)(head->rows * head->row) * sizeof *room);
-    for (int64_t key = 0; key < head->count; key += BLOCK)
-        for (int64_t first = causal ? key : 0; first < head->count && !(start && start[first] >= key + BLOCK); first += BLOCK)
-            slope(head, causal, start, first, least(BLOCK, head->count - first), key, least(BLOCK, head->count - key), room,
-                  keep);
-    put(head, room + head->dq, scale_of(head), of_q, from);
+    const int32_t *start = start_of(args, BACKWARD_START);
+    const struct seen seen = { .causal = ((const struct sgrad_attention *)args->attrs)->causal,
+                               .start = start ? start + n * head->count : NULL };
+    take_slopes(head, of_q, args->data[1], args->data[2], n, k, room);
+    slope_all(head, &seen, room, (const float *)args->data[3] + (n * head->heads + k) * head->count);
+    put(head, room + head->dq, scale_of(head), of_q, begin(head, of_q, n, k));
 }
 
 /* x (N,T,C+2K) or q (N,T,C), y, dy (N,T,C), saved (N,heads,T), dx or dq, k, v (N,T,K) or absent, dk, dv (N,T,K) or absent, start
  * (N,T) of document_attention */
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
-    const struct head h = head_of(args, BACKWARD_K, true);
+    const struct head h = head_of_all(args, true);
     float *room = (float *)sgrad_aligned((size_t)args->workspace);
     struct rows of[3];
     find_rows(args, &h, BACKWARD_K, 4, of);
     for (int64_t n = 0; n < args->view[0].shape.dim[0]; n++)
         for (int64_t shared = 0; shared < h.kv; shared++) {
-            const int64_t of_k = begin(&h, &of[1], n, shared), of_v = begin(&h, &of[2], n, shared);
-            gather_left(&h, &of[1], of_k, room + h.q);
-            turn(&h, room + h.q, room + h.kt);
-            gather_left(&h, &of[2], of_v, room + h.q);
-            turn(&h, room + h.q, room + h.vt);
-            gather_right(&h, &of[1], of_k, room + h.of_k);
-            memset(room + h.dk, 0, (size_t)(2 * h.rows * h.row) * sizeof *room);
+            take_keys_back(&h, of, n, shared, room);
             for (int64_t k = shared * h.group; k < (shared + 1) * h.group; k++) slope_head(args, &h, &of[0], n, k, room);
-            put(&h, room + h.dk, scale_of(&h), &of[1], of_k);
-            put(&h, room + h.dv, 1, &of[2], of_v);
+            put(&h, room + h.dk, scale_of(&h), &of[1], begin(&h, &of[1], n, shared));
+            put(&h, room + h.dv, 1, &of[2], begin(&h, &of[2], n, shared));
         }
 }
 
@@ -321,7 +221,7 @@ SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *args, const st
  * document_attention */
 SGRAD_VECTOR(inference)(const struct sgrad_args *args) {
     if (!args->data[3]) return attend_to_all(args, INFERENCE_K, INFERENCE_START);
-    const struct head h = head_of(args, INFERENCE_K, false);
+    const struct head h = head_of_all(args, false);
     struct rows of[3];
     find_rows(args, &h, INFERENCE_K, 0, of);
     for (int64_t n = 0; n < args->view[0].shape.dim[0]; n++)

@@ -1,4 +1,4 @@
-/* attention_head.h: the matrices of an attention head in a worker's memory, and their products. Private to attention.c.
+/* attention_head.h: the matrices of an attention head in a worker's memory, and their products. Private to attention_blocks.h.
  *
  * Matrices consist of 4-byte words. A word is a float or a pair of bf16. A left factor (T,D) has its words along D. So has its
  * transpose, which is a right factor and is stored in blocks of T, each (D,BLOCK). Other right factors (T,D) have their words
@@ -8,18 +8,19 @@
 
 #include "codelets/cpu/isa.h"
 #include "codelets/cpu/numbers.h"
-#include "codelets/ops/attention.h"
+#include "codelets/kernels.h"
 
 enum { BLOCK = 64 };    /* rows and columns of a block of scores */
 
 typedef uint32_t word __attribute__((may_alias));
 
-/* The rows of q, k or v: element (n,t,h,d) is DATA[(n·T + t)·stride + first + h·D + d]. SLOPE has the gradient in the same
- * manner; ADD: it is added to. */
+/* The rows of q, k or v: element (n,t,h,d) is DATA[(n·T + t)·stride + first + h·D + d]. SLOPE has the gradient, of TYPE, in the
+ * same manner; ADD: it is added to. */
 struct rows {
     const void *data;
     void *slope;
     int64_t stride, first;
+    enum sgrad_dtype type;
     bool add;
 };
 
@@ -37,15 +38,12 @@ static void place(struct head *head, int64_t *matrix, int64_t words) {
     head->all += words;
 }
 
-/* OF_K is the index of operand k, if k and v are inputs of their own. */
-static struct head head_of(const struct sgrad_args *args, int of_k, bool backward) {
-    const struct sgrad_attention *attrs = args->attrs;
-    const struct sgrad_view *view = &args->view[0];
-    const int64_t heads = attrs->heads, kv = attrs->kv_heads;
-    const bool one = args->view[of_k].shape.rank < 0;
-    struct head h = { .type = view->dtype, .count = view->shape.dim[1], .heads = heads, .kv = kv, .group = heads / kv };
-    h.size = view->shape.dim[2] / (one ? heads + 2 * kv : heads);
-    h.width = heads * h.size;
+/* Operand 1 is y (N,T,C). */
+static struct head head_of(const struct sgrad_args *args, int64_t heads, int64_t kv, bool backward) {
+    const struct sgrad_view *y = &args->view[1];
+    struct head h = { .type = y->dtype, .count = y->shape.dim[1], .heads = heads, .kv = kv, .group = heads / kv };
+    h.width = y->shape.dim[2];
+    h.size = h.width / heads;
     const struct sgrad__level *level = sgrad__level();
     h.pairs = h.type == SGRAD_BF16 && level && level->multiply_pairs && sgrad_isa() >= SGRAD_AVX512_BF16;
     h.row = (h.size + LANES - 1) / LANES * LANES;
@@ -64,19 +62,6 @@ static struct head head_of(const struct sgrad_args *args, int of_k, bool backwar
     place(&h, &h.sum, BLOCK * h.row);
     place(&h, &h.own, h.rows);
     return h;
-}
-
-/* Finds the rows of q, k and v: operands 0, OF_K and OF_K + 1, or all in operand 0. Their gradients are those from SLOPE on; with
- * three inputs the last two are operands OF_K + 2 and OF_K + 3. SLOPE 0: none. */
-static void find_rows(const struct sgrad_args *args, const struct head *h, int of_k, int slope, struct rows of[3]) {
-    const bool one = args->view[of_k].shape.rank < 0;
-    const int64_t kv = h->kv * h->size;
-    for (int i = 0; i < 3; i++) {
-        const int x = one || i == 0 ? 0 : of_k + i - 1, dx = one || i == 0 ? slope : of_k + 1 + i;
-        of[i] = (struct rows){ .data = args->data[x], .stride = args->view[x].shape.dim[2] };
-        if (slope) of[i].slope = args->data[dx], of[i].add = sgrad_adds(args, dx);
-        if (one && i > 0) of[i].first = h->width + (i - 1) * kv;
-    }
 }
 
 /* Copies COUNT rows of SIZE numbers, STRIDE apart, the first at FROM, times SCALE. The rows of TO are TO_ROW numbers long and are
