@@ -77,6 +77,7 @@ enum sgrad_role {
     SGRAD_DY,       /* the same with respect to Y */
     SGRAD_DP,       /* the same with respect to P i */
     SGRAD_SHARD,    /* a value split over ranks: the shard of rank i on the axis; for the next task of the same operation */
+    SGRAD_DSHARD,   /* of a task that is executed in a ring: the gradient of SHARD 0, F32 */
 };
 enum sgrad_scope { SGRAD_MICRO, SGRAD_GROUP, SGRAD_STEP };      /* A task runs once per micro-batch, group or step. */
 
@@ -94,6 +95,16 @@ enum sgrad_move {
     SGRAD_MOVE_SHIFT,           /* every rank gets the value of the previous rank; the first rank, that of the last */
     SGRAD_MOVE_UNSHIFT,         /* every rank gets the value of the next rank; the last rank, that of the first */
 };
+
+/* The positions of a rank's rows in a sample that is split over the N ranks of an axis so that causal attention is balanced: of
+ * 2·N chunks of HALF rows, rank r has chunks r and 2·N-1-r. Row t has position t + EARLY if t < half, else t + LATE. All 0: the
+ * rank has the whole sample. */
+struct sgrad_zigzag {
+    int half, early, late;
+};
+static inline int64_t sgrad_zigzag_position(const struct sgrad_zigzag *rows, int64_t t) {
+    return t + (t < rows->half ? rows->early : rows->late);
+}
 
 /* One operand of a task. */
 struct sgrad_use {
@@ -126,6 +137,10 @@ struct sgrad_task {
     struct sgrad_use use[SGRAD_MAX_OPERANDS];   /* operand j of the kernel; ends at SGRAD_NONE */
     enum sgrad_scope scope;
     enum sgrad_move move;
+    /* The kernel is executed for each shard: first with SHARD 0 of this rank, then with that of the previous rank along the axis,
+     * and so on, while shards travel to the next rank. Outputs Y, SAVED and DX of later executions are added to (accumulate).
+     * DSHARD is written in each; afterwards it is the sum over all ranks of the gradients of this rank's shard. */
+    bool ring;
 };
 
 /* Constants of all steps of a program: numbers of samples. */
@@ -258,6 +273,8 @@ struct sgrad_op {
     int (*infer)(struct sgrad_signature *s, void *attrs);
     /* Completes ATTRS for RANK of s->mesh. For operations that need to know which shard of a sample a rank has; else NULL. */
     void (*set_rank)(const struct sgrad_signature *s, int rank, void *attrs);
+    /* Completes ATTRS, a copy, for the shard of the rank with index PLACE on the axis: for tasks in a ring; else NULL. */
+    void (*set_shard)(int place, void *attrs);
     void (*describe)(const void *attrs, char *text, size_t size);   /* writes "3x3 stride 2 pad 1"; NULL: no description */
     struct sgrad_patches (*patches)(const void *attrs);     /* NULL: not a linear layer on patches (struct sgrad_patches) */
     /* Writes the layer as ONNX nodes of opset SGRAD_ONNX_OPSET in ONNX's text syntax, one per line: "y = Relu (x)". Attention,

@@ -8,11 +8,14 @@
  *
  *     rank on rows, features      0, 0           0, 1           1, 0               1, 1
  *     elements                    0 1, 4 5       2 3, 6 7       8 9, 12 13         10 11, 14 15
- *     first, row                  0, 4           2, 4           8, 4               10, 4                */
+ *     first, row                  0, 4           2, 4           8, 4               10, 4
+ *
+ * Along axis .context, rows are split as struct sgrad_zigzag describes, before they are split along .rows. */
 #include "config.h"
 #include "codelets/ops/draw.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/dropout.h"
+#include "codelets/ops/zigzag.h"
 
 void sgrad__dropout_forward_cuda(const struct sgrad_args *a);
 void sgrad__dropout_inference_cuda(const struct sgrad_args *a);
@@ -29,21 +32,23 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     return 0;
 }
 
-static int64_t place_on(const struct sgrad_mesh *mesh, const char *name, int rank, int64_t *ranks) {
-    const struct sgrad_axis *axis = *name ? sgrad_mesh_axis(mesh, name) : NULL;
-    *ranks = axis ? axis->ranks : 1;
-    return axis ? sgrad_mesh_index(mesh, sgrad_mesh_bit(mesh, axis), rank) : 0;
-}
-
 static void set_rank(const struct sgrad_signature *signature, int rank, void *attrs) {
     struct sgrad_dropout *d = attrs;
     const struct sgrad_shape *x = &signature->x[0].shape;
     const int64_t size = sgrad_shape_count(x) / x->dim[0], width = x->dim[x->rank - 1];
-    int64_t rows, features;
-    const int64_t by_rows = place_on(signature->mesh, d->rows, rank, &rows);
-    const int64_t by_features = place_on(signature->mesh, d->features, rank, &features);
+    int rows, features;
+    const int64_t by_rows = sgrad__place_on(signature->mesh, d->rows, rank, &rows);
+    const int64_t by_features = sgrad__place_on(signature->mesh, d->features, rank, &features);
     d->row = width * features;
     d->first = by_rows * size * features + by_features * width;
+    d->zigzag = sgrad__zigzag_of(signature->mesh, d->context, rank, x->dim[1] * rows);
+    d->zigzag.half -= (int)(by_rows * x->dim[1]);
+}
+
+/* Returns the number of elements that are adjacent in the whole sample. VIEW: that of x. */
+static int64_t run_of(const struct sgrad_dropout *d, const struct sgrad_view *view) {
+    const int64_t width = view->shape.dim[view->shape.rank - 1];
+    return d->row > width || d->zigzag.early != d->zigzag.late ? width : sgrad_shape_count(&view->shape) / view->shape.dim[0];
 }
 
 /* x, y (N,…) or dy, dx (N,…). Loops run over runs of elements that are adjacent in the whole sample, too. */
@@ -51,7 +56,7 @@ SGRAD_VECTOR(drop)(const struct sgrad_args *args) {
     const struct sgrad_dropout *d = args->attrs;
     const enum sgrad_dtype type = args->view[0].dtype;
     const int64_t samples = args->view[0].shape.dim[0], size = sgrad_shape_count(&args->view[0].shape) / samples;
-    const int64_t width = args->view[0].shape.dim[args->view[0].shape.rank - 1], run = d->row > width ? width : size;
+    const int64_t run = run_of(d, &args->view[0]);
     const uint64_t seed = args->step->seed;
     const uint32_t step = args->step->number;
     const int64_t first = args->step->first + args->first;
@@ -60,7 +65,8 @@ SGRAD_VECTOR(drop)(const struct sgrad_args *args) {
     uint32_t word[SGRAD_ROW + 8];
     for (int64_t r = 0; r < samples * size / run; r++)
         for (int64_t e = 0, n; (n = sgrad_chunk(e, run)); e += n) {
-            const int64_t s = r * run / size, begin = d->first + r % (size / run) * d->row + e;
+            const int64_t s = r * run / size, row = sgrad_zigzag_position(&d->zigzag, r % (size / run));
+            const int64_t begin = d->first + row * d->row + e;
             const uint32_t *own = word + begin % 4;
             for (int64_t block = 0; 4 * block < begin % 4 + n; block++) {
                 const struct sgrad_random four = sgrad__dropout_draw(seed, step, d->stream, first + s, begin / 4 + block);

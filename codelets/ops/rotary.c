@@ -5,7 +5,7 @@
  *
  * so that the product of a query and a key depends on the distance of their positions. x, y (N,T,C), with heads of D = C/heads
  * features, in the order of Hugging Face's Llama. With .cached, for networks with a key-value cache, the input is one row per
- * step; its position is the step's number minus 1.
+ * step; its position is the step's number minus 1. If rows are split over ranks along .axis, the input is those of one rank.
  *
  * FACTOR divides all frequencies (linear scaling). If ORIGINAL is set, it is the context before the extension of Llama 3.1, and
  * FACTOR divides only the frequencies below LOW turns in that context; those above HIGH are unchanged, those between
@@ -17,6 +17,7 @@
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/frequencies.h"
+#include "codelets/ops/zigzag.h"
 
 #include <stdlib.h>
 
@@ -42,10 +43,16 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     return 0;
 }
 
+static void set_rank(const struct sgrad_signature *signature, int rank, void *attributes) {
+    struct sgrad_rotary *attrs = attributes;
+    attrs->rows = sgrad__zigzag_of(signature->mesh, attrs->axis, rank, signature->x[0].shape.dim[1]);
+}
+
 /* ---- the table of cosines and sines, one per worker and shape ------------------------------------------------------ */
 
 struct key {
     int64_t rows, size;
+    struct sgrad_zigzag at;
     float frequency[SGRAD_MAX_FREQUENCIES];
 };
 
@@ -60,13 +67,14 @@ static void fill_row(const float *frequency, int64_t t, int64_t size, float *row
 
 static void table_free(void *value) { free(*(float **)value); }
 
-/* Returns the table of positions 0 … rows - 1, which the first call of a worker computes; NULL: out of memory. */
+/* Returns the table of the positions of all rows, which the first call of a worker computes; NULL: out of memory. */
 static const float *table_of(const struct key *key) {
     static struct sgrad_cache cache = { .key_size = sizeof(struct key), .value_size = sizeof(float *), .destroy = table_free };
     bool created;
     float **table = sgrad_cache_get(&cache, key, &created);
     if (created && (*table = malloc((size_t)(key->rows * key->size) * sizeof **table)))
-        for (int64_t t = 0; t < key->rows; t++) fill_row(key->frequency, t, key->size, *table + t * key->size);
+        for (int64_t t = 0; t < key->rows; t++)
+            fill_row(key->frequency, sgrad_zigzag_position(&key->at, t), key->size, *table + t * key->size);
     return *table;
 }
 
@@ -91,7 +99,7 @@ SGRAD_ALWAYS_INLINE void rotate_all(const struct sgrad_args *args, bool back) {
     float own[SGRAD_ROW], x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     struct key key;
     memset(&key, 0, sizeof key);
-    key.rows = dim[1], key.size = size;
+    key.rows = dim[1], key.size = size, key.at = attrs->rows;
     for (int i = 0; i < size / 2; i++) key.frequency[i] = sgrad__frequency(attrs, (int)size, i);
     const float *table = attrs->cached ? NULL : table_of(&key);
     if (attrs->cached) fill_row(key.frequency, (int64_t)args->step->number - 1, size, own);
@@ -99,7 +107,7 @@ SGRAD_ALWAYS_INLINE void rotate_all(const struct sgrad_args *args, bool back) {
         for (int64_t t = 0; t < dim[1]; t++) {
             const float *row = own;
             if (table) row = table + t * size;
-            else if (!attrs->cached) fill_row(key.frequency, t, size, own);
+            else if (!attrs->cached) fill_row(key.frequency, sgrad_zigzag_position(&key.at, t), size, own);
             for (int h = 0; h < attrs->heads; h++, from += size) {
                 const float *x = sgrad_row(type, args->data[0], from, size, x_room);
                 float *y = sgrad_row_sum(type, args->data[1], from, size, add, y_room);
@@ -154,6 +162,7 @@ const struct sgrad_op sgrad_rotary_op = {
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_rotary),
     .infer = infer,
+    .set_rank = set_rank,
     .describe = describe,
     .onnx = onnx,
     .forward = { { { .name = "rotary forward", .kind = &sgrad_forward_kind, .cpu = forward,

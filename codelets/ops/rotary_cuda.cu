@@ -9,12 +9,14 @@ struct frequencies {
 
 /* Element i of N packs of first halves: rows of T positions, of HEADS heads, of HALF packs. SIGN -1: the opposite angles. */
 template <typename P>
-static __global__ void rotate(uint32_t n, int T, int heads, int half, float sign, const struct sgrad_step *step,
-                              SGRAD_SHARED_PARAMETER(struct frequencies) f, const P *x, P *y, bool add) {
+static __global__ void rotate(uint32_t n, int T, struct sgrad_zigzag rows, int heads, int half, float sign,
+                              const struct sgrad_step *step, SGRAD_SHARED_PARAMETER(struct frequencies) f, const P *x, P *y,
+                              bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     const uint32_t pair = i % half, head = i / half, row = head / heads;
-    const float t = step ? (float)(step->number - 1) : (float)(row % T);
+    const int at = row % T;
+    const float t = step ? (float)(step->number - 1) : (float)(at + (at < rows.half ? rows.early : rows.late));
     const int64_t first = (int64_t)head * 2 * half + pair, second = first + half;
     float a[P::size], b[P::size];
     sgrad__load(x + first, a);
@@ -40,8 +42,8 @@ static void rotate_all(const struct sgrad_args *args, float sign) {
     for (int i = 0; i < size / 2; i++) f.at[i] = sgrad__frequency(attrs, size, i);
     sgrad__with_wide_pack(args->view[0].dtype, size / 2, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(rotate<P>, dim[0] * dim[1] * dim[2] / 2 / P::size, (int)dim[1], attrs->heads, size / 2 / P::size, sign,
-                      step, f, args->data[0], args->data[1], sgrad_adds(args, 1));
+        sgrad__launch(rotate<P>, dim[0] * dim[1] * dim[2] / 2 / P::size, (int)dim[1], attrs->rows, attrs->heads,
+                      size / 2 / P::size, sign, step, f, args->data[0], args->data[1], sgrad_adds(args, 1));
     });
 }
 

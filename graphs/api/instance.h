@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROLES (SGRAD_DP + 1)
+#define ROLES (SGRAD_DSHARD + 1)
 /* A test instance. The caller must close it (instance_close). */
 struct instance {
     const struct sgrad_op *op;  /* borrowed */
@@ -65,6 +65,10 @@ static inline int instance_open(struct instance *instance, const struct sgrad_op
     if (instance->is.y.shape.rank) {
         instance_tensor(instance, SGRAD_Y, 0, instance->is.y);
         instance_tensor(instance, SGRAD_DY, 0, instance->is.y);
+    }
+    if (instance->is.shard.shape.rank) {
+        instance_tensor(instance, SGRAD_SHARD, 0, instance->is.shard);
+        instance_tensor(instance, SGRAD_DSHARD, 0, (struct sgrad_view){ SGRAD_F32, instance->is.shard.shape });
     }
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
         if (instance->is.p[i].name) {

@@ -20,6 +20,14 @@ struct sgrad__sharing {
     struct sgrad_bucket *bucket;                /* of gradients, being filled; NULL: none is open */
 };
 
+/* One execution of the tasks of a node in a ring, for the shard of one rank. The first one is for this rank's shard. */
+struct sgrad__turn {
+    int place;                                  /* index on the axis of the rank that has the shard */
+    bool later;                                 /* it is not the first */
+    void *attrs;                                /* of the node, for this shard */
+    const struct sgrad_bound_kernel *call[PHASES][SGRAD__SIZES];    /* the last one created */
+};
+
 struct sgrad_builder {
     struct sgrad__program *p;
     struct sgrad_graph *g;
@@ -36,7 +44,8 @@ struct sgrad_builder {
     int *activation[MADE], *gradient;           /* by value; activations for each enum made */
     int *keep[MADE], *part, *sum, *leaf, *total;   /* by node and index, keep for each enum made; leaf, total: statistics */
     int *first;                                 /* instruction, by node, forward task and micro-batch */
-    int *piece;                                 /* shards for the node that is being added, by index and micro-batch */
+    int *piece;                                 /* of the node that is being added: shards, then DSHARD, by micro-batch */
+    struct sgrad__turn **turn;                  /* by node, if it has tasks in a ring: one turn per rank; NULL: not created */
     /* By parameter: as stored; as used by layers; the same rounded to bf16. If a rank stores a share, GATHERED and ROUNDED have
      * separate buffers in forward (first half) and backward (second half), and so has WHOLE, with all shares of the parameter. */
     int *parameter, *gathered, *rounded, *whole;
@@ -278,6 +287,8 @@ int sgrad__parameter_number(int parameter);
 /* Adds TASK of node N, a move (codelets.h), for micro-batch M. If the destination already has a value (a gradient), the result is
  * added to it. */
 void sgrad__add_move(struct sgrad_builder *builder, int n, const struct sgrad_task *task, int m);
+/* Sends BUFFER to the next rank along the axis of node N. Returns the buffer that is received from the previous rank. */
+int sgrad__add_shift(struct sgrad_builder *builder, int n, int buffer);
 
 /* ---- packing.c ---- */
 

@@ -17,7 +17,15 @@
  * node a second time, and likewise those of its inputs, down to saved values. Sums and statistics are retained; a task that
  * computes nothing else is not repeated. Nodes 0 to 3, of which 1 and 2 are marked:
  *
- *     0f  1f  2f  3f  loss   1f again  2f again  3b  2b  1b  0b         3b reads the result of 2f, which reads that of 1f */
+ *     0f  1f  2f  3f  loss   1f again  2f again  3b  2b  1b  0b         3b reads the result of 2f, which reads that of 1f
+ *
+ * A task in a ring (codelets.h) is executed for the shards of all ranks along an axis. Rank 0 of 3, with shards s0 to s2 and, in
+ * backward, their gradients d0 to d2:
+ *
+ *     send s0, receive s2   task s0            send s2, receive s1   task s2                        task s1
+ *     backward:             own = d0                                 send d2, receive Σ d1          Σ d1 + d1, send, receive Σ d0
+ *
+ * Last, own is added to the received Σ d0. So the transfer of the next shard and the task of this one overlap. */
 #include "graphs/compiler/builder.h"
 
 #include <stdlib.h>
@@ -132,6 +140,13 @@ static int resolve_sum(struct sgrad_builder *builder, int n, enum phase phase, s
     return builder->total[at];
 }
 
+/* Returns the number of ranks that have shards of the values of NODE. */
+static int ranks_of(const struct sgrad__node *node) { return node->is.axis ? node->is.axis->ranks : 1; }
+
+static int *gradient_of_shard(const struct sgrad_builder *builder, int m) {
+    return &builder->piece[SGRAD_MAX_INPUTS * builder->micros + m];
+}
+
 int sgrad__resolve(struct sgrad_builder *builder, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view) {
     const struct sgrad__node *node = &builder->g->node[n];
     const struct sgrad_signature *is = &node->is;
@@ -147,9 +162,12 @@ int sgrad__resolve(struct sgrad_builder *builder, int n, enum phase phase, struc
         *view = (struct sgrad_view){ SGRAD_F32, is->p[i].shape };
         return on_demand(builder, &builder->dparameter[at], *view, builder->g->parameter[node->p[i]].name, "gradient", -1, m);
     case SGRAD_SHARD:
-        if (!is->axis || i >= is->axis->ranks) return -1;
+        if (!is->shard.shape.rank || i >= ranks_of(node)) return -1;
         *view = per_micro(builder, m, is->shard);
         return on_demand(builder, &builder->piece[i * builder->micros + m], *view, node->name, "piece", i, m);
+    case SGRAD_DSHARD:
+        *view = per_micro(builder, m, (struct sgrad_view){ SGRAD_F32, is->shard.shape });
+        return on_demand(builder, gradient_of_shard(builder, m), *view, node->name, "gradient of piece", -1, m);
     case SGRAD_SAVED: {
         if (!is->saved[i].shape.rank) return -1;
         const enum made which = made(builder, n, phase);
@@ -194,7 +212,7 @@ static bool is_of_frozen(const struct sgrad_builder *builder, int n, const struc
 /* Returns true if an operand with ROLE has a row per sample. */
 static bool has_rows(enum sgrad_role role) {
     return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_SAVED ||
-           role == SGRAD_SHARD;
+           role == SGRAD_SHARD || role == SGRAD_DSHARD;
 }
 
 int sgrad__lane_first(const struct sgrad_builder *builder, int m) {
@@ -220,6 +238,20 @@ static bool adds(const struct sgrad_builder *builder, int n, struct sgrad_use us
     return use.role == SGRAD_DP && builder->dparameter[(n * SGRAD_MAX_PARAMETERS + use.index) * builder->micros + m] >= 0;
 }
 
+/* Returns true if operand USE has values of earlier turns, to which those of TURN are added. */
+static bool adds_to_turns(const struct sgrad__turn *turn, struct sgrad_use use) {
+    return turn && turn->later && (use.role == SGRAD_Y || use.role == SGRAD_SAVED) && use.access != SGRAD_R;
+}
+
+static char *name_of(const struct sgrad__node *node, enum phase phase, const struct sgrad_task *task,
+                     const struct sgrad__turn *turn, int m) {
+    const char *what = strrchr(task->kernel.name, ' ');
+    char place[24] = "";
+    if (turn) snprintf(place, sizeof place, " %d", turn->place);
+    const char *again = phase == AGAIN || phase == PASSING ? " again" : "";
+    return sgrad_format("%s%s%s%s #%d", node->name, what ? what : "", place, again, m);
+}
+
 /* Recomputations use the packed factors of forward, unless factors are gathered again. */
 static int *packed_at(struct sgrad_builder *builder, int n, enum phase phase, int task, int m) {
     const bool repeats = phase == AGAIN || phase == PASSING;
@@ -227,13 +259,10 @@ static int *packed_at(struct sgrad_builder *builder, int n, enum phase phase, in
     return &builder->packed[((n * PHASES + as) * SGRAD_MAX_TASKS + task) * SGRAD__SIZES + builder->p->micro[m].size];
 }
 
-/* Adds one task of a node, unless none of its results is used (the gradient of the images). */
-static void add_task(struct sgrad_builder *builder, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
-    if (task->move) {
-        sgrad__add_move(builder, n, task, m);
-        return;
-    }
-    struct sgrad_bound_kernel call = { .kernel = &task->kernel, .attrs = builder->g->node[n].attrs };
+/* Adds one task of a node, unless none of its results is used (the gradient of the images). TURN: of a task in a ring. */
+static void add_kernel(struct sgrad_builder *builder, int n, enum phase phase, int index, const struct sgrad_task *task, int m,
+                       struct sgrad__turn *turn) {
+    struct sgrad_bound_kernel call = { .kernel = &task->kernel, .attrs = turn ? turn->attrs : builder->g->node[n].attrs };
     int operand[SGRAD_MAX_OPERANDS];
     bool wanted = false, lane = false;  /* lane: its leaf already has a value */
 
@@ -245,7 +274,7 @@ static void add_task(struct sgrad_builder *builder, int n, enum phase phase, int
         if ((use.access == SGRAD_R) != (i >= call.operands)) continue;
         if (i >= call.operands && !wanted) return;      /* before recomputations are added */
         const int at = leaf_of(builder, task, use, m);
-        if (adds(builder, n, use, at)) {
+        if (adds(builder, n, use, at) || adds_to_turns(turn, use)) {
             call.accumulate |= UINT64_C(1) << j;
             use.access = SGRAD_RW;
             lane = use.role == SGRAD_DP;
@@ -258,7 +287,9 @@ static void add_task(struct sgrad_builder *builder, int n, enum phase phase, int
     }
     if (!wanted) return;
     const int kind = (n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index;
-    const struct sgrad_bound_kernel **known = &builder->call[(kind * SGRAD__SIZES + builder->p->micro[m].size) * 2 + lane];
+    const int size = builder->p->micro[m].size;
+    const struct sgrad_bound_kernel **known =
+        turn ? &turn->call[phase][size] : &builder->call[(kind * SGRAD__SIZES + size) * 2 + lane];
     if (!*known || (*known)->accumulate != call.accumulate) {
         sgrad__plan_packing(builder, task, m, &call);
         *known = sgrad__add_call(builder, call);
@@ -269,15 +300,56 @@ static void add_task(struct sgrad_builder *builder, int n, enum phase phase, int
     else if (phase == FORWARD && builder->g->stages > 1) priority = SGRAD__PRIORITY_FORWARD;
     else if (phase == BACKWARD && writes_only(task, SGRAD_DP))
         priority = builder->peers > 1 && builder->g->stages == 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
-    const char *what = strrchr(task->kernel.name, ' ');
-    const bool repeats = phase == AGAIN || phase == PASSING;
-    char *name = sgrad_format("%s%s%s #%d", builder->g->node[n].name, what ? what : "", repeats ? " again" : "", m);
-    struct sgrad__instruction *in = sgrad__add_instruction(builder, *known, operand, m, priority, name);
+    struct sgrad__instruction *in = sgrad__add_instruction(builder, *known, operand, m, priority,
+                                                           name_of(&builder->g->node[n], phase, task, turn, m));
     int *first = &builder->first[(n * SGRAD_MAX_TASKS + index) * builder->micros + m];
     if (phase == FORWARD) *first = (int)(in - builder->p->instruction);
     if (phase == AGAIN) in->again = *first;
     in->passing = phase == PASSING;
     if (task->scope == SGRAD_MICRO) in->workers = builder->p->micro[m].workers, in->gpu = builder->p->micro[m].gpu;
+}
+
+static struct sgrad__turn *turns_of(struct sgrad_builder *builder, int n) {
+    const struct sgrad__node *node = &builder->g->node[n];
+    const struct sgrad_mesh *mesh = &builder->g->mesh;
+    const int ranks = ranks_of(node),
+              here = node->is.axis ? sgrad_mesh_index(mesh, sgrad_mesh_bit(mesh, node->is.axis), builder->o->rank) : 0;
+    if (builder->turn[n]) return builder->turn[n];
+    builder->turn[n] = sgrad__own(builder->p, sgrad_xcalloc((size_t)ranks, sizeof **builder->turn));
+    for (int i = 0; i < ranks; i++) {
+        struct sgrad__turn *turn = &builder->turn[n][i];
+        turn->place = (here - i + ranks) % ranks;
+        turn->later = i > 0;
+        turn->attrs = sgrad__own(builder->p, sgrad_xcalloc(1, node->op->attrs_size));
+        memcpy(turn->attrs, node->attrs, node->op->attrs_size);
+        node->op->set_shard(turn->place, turn->attrs);
+    }
+    return builder->turn[n];
+}
+
+/* Adds a task in a ring, as the figure above shows. */
+static void add_ring(struct sgrad_builder *builder, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
+    const int ranks = ranks_of(&builder->g->node[n]);
+    const char *name = builder->g->node[n].name;
+    int *shard = &builder->piece[m], *gradient = gradient_of_shard(builder, m), own = -1, sum = -1;
+    struct sgrad__turn *turn = turns_of(builder, n);
+    for (int i = 0; i < ranks; i++) {
+        const int next = i + 1 < ranks ? sgrad__add_shift(builder, n, *shard) : -1;
+        *gradient = -1;
+        add_kernel(builder, n, phase, index, task, m, &turn[i]);
+        *shard = next;
+        if (*gradient < 0) continue;
+        if (i == 0) own = *gradient;
+        else if (i == 1) sum = sgrad__add_shift(builder, n, *gradient);
+        else sum = sgrad__add_shift(builder, n, sgrad__add_sum(builder, (int[]){ sum, *gradient }, 2, name));
+    }
+    *gradient = sum < 0 ? own : sgrad__add_sum(builder, (int[]){ own, sum }, 2, name);
+}
+
+static void add_task(struct sgrad_builder *builder, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
+    if (task->move) sgrad__add_move(builder, n, task, m);
+    else if (task->ring) add_ring(builder, n, phase, index, task, m);
+    else add_kernel(builder, n, phase, index, task, m, NULL);
 }
 
 /* Returns true if the task writes a result that backward may use. */
@@ -325,9 +397,9 @@ void sgrad__add_node(struct sgrad_builder *builder, int n, enum phase phase, int
     if (phase == BACKWARD && builder->g->node[n].output >= 0 &&
         builder->gradient[builder->g->value[builder->g->node[n].output].root * builder->micros + start] < 0)
         return; /* the loss does not depend on it */
-    if (builder->g->node[n].is.axis) {
-        memset(builder->piece, 0xff, (size_t)(SGRAD_MAX_INPUTS * builder->micros) * sizeof *builder->piece);
-        if (phase == BACKWARD && !builder->g->value[builder->g->node[n].input[0]].needs_gradient) return;
+    if (builder->g->node[n].is.shard.shape.rank || builder->g->node[n].is.axis) {
+        memset(builder->piece, 0xff, (size_t)((SGRAD_MAX_INPUTS + 1) * builder->micros) * sizeof *builder->piece);
+        if (phase == BACKWARD && !builder->g->value[builder->g->node[n].output].needs_gradient) return;
     }
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
         int count = tasks[t].scope == SGRAD_MICRO ? builder->group_micros : 1;

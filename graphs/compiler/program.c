@@ -151,9 +151,10 @@ static void open_builder(struct sgrad_builder *builder) {
     builder->updated = minus_ones((size_t)builder->g->parameter_count);
     builder->dparameter = minus_ones(per_node);
     builder->first = minus_ones((size_t)builder->g->node_count * SGRAD_MAX_TASKS * micros);
-    builder->piece = minus_ones(SGRAD_MAX_INPUTS * micros);
+    builder->piece = minus_ones((SGRAD_MAX_INPUTS + 1) * micros);
     builder->call =
         sgrad_xcalloc((size_t)builder->g->node_count * PHASES * SGRAD_MAX_TASKS * SGRAD__SIZES * 2, sizeof *builder->call);
+    builder->turn = sgrad_xcalloc((size_t)builder->g->node_count, sizeof *builder->turn);
     builder->packed = minus_ones((size_t)builder->g->node_count * PHASES * SGRAD_MAX_TASKS * SGRAD__SIZES);
     builder->elsewhere = sgrad_xcalloc((size_t)builder->g->parameter_count, sizeof *builder->elsewhere);
     builder->passing = sgrad__made_in_passing(builder);
@@ -174,6 +175,7 @@ static void close_builder(struct sgrad_builder *builder) {
         free(builder->keep[made]);
     }
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    free(builder->turn);
     free(builder->scattered);
     free(builder->sharing);
     free(builder->passing);

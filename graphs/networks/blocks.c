@@ -19,7 +19,9 @@
 
 /* Returns true if the node is never recomputed: it prepares inputs, which are stored for later steps, or moves values between
  * ranks. */
-static bool computes_once(const struct sgrad__node *node) { return sgrad__graph_prepares(node) || node->is.axis; }
+static bool computes_once(const struct sgrad__node *node) {
+    return sgrad__graph_prepares(node) || node->is.axis || node->is.shard.shape.rank;
+}
 
 /* Returns the layer that computes VALUE, or the value that it is a view of; NULL: no layer, or it is never recomputed. */
 static struct sgrad__node *maker_of(struct sgrad_graph *graph, int value) {

@@ -85,6 +85,14 @@ static void to_before(struct sgrad_builder *builder, const struct place *place, 
     shift(builder, place, *from, to, -1);
 }
 
+static struct place place_of(struct sgrad_builder *builder, int n) {
+    const struct sgrad__node *node = &builder->g->node[n];
+    const unsigned axis = sgrad_mesh_bit(&builder->g->mesh, node->is.axis);
+    struct place p = { .group = sgrad__along(builder, axis), .root = node->is.root, .name = node->name };
+    p.here = sgrad_group_index(&p.group, builder->o->rank);
+    return p;
+}
+
 static void add(struct sgrad_builder *b, int n, enum sgrad_move move, const int *from, int *to) {
     static void (*const moves[])(struct sgrad_builder *b, const struct place *p, const int *from, int *to) = {
         [SGRAD_MOVE_ALL_REDUCE] = add_all,
@@ -97,11 +105,15 @@ static void add(struct sgrad_builder *b, int n, enum sgrad_move move, const int 
         [SGRAD_MOVE_SHIFT] = to_next,
         [SGRAD_MOVE_UNSHIFT] = to_before,
     };
-    const struct sgrad__node *node = &b->g->node[n];
-    const unsigned axis = sgrad_mesh_bit(&b->g->mesh, node->is.axis);
-    struct place p = { .group = sgrad__along(b, axis), .root = node->is.root, .name = node->name };
-    p.here = sgrad_group_index(&p.group, b->o->rank);
+    const struct place p = place_of(b, n);
     moves[move](b, &p, from, to);
+}
+
+int sgrad__add_shift(struct sgrad_builder *builder, int n, int buffer) {
+    const struct place place = place_of(builder, n);
+    int received;
+    shift(builder, &place, buffer, &received, 1);
+    return received;
 }
 
 /* Returns the position of the buffers of a move's operand USE for micro-batch M: one, or a shard per rank, MICROS elements
