@@ -33,7 +33,8 @@ def main(stargrad, picture, title, *words):
         set border 3
         set tics nomirror
     """
-    style = {"data": "#2f5d8a", "pipe": "#c9752f", "1d": "#2f8a5d", "2d": "#8a3fa8", "3d": "#b03a3a", "pipe and tensor": "#555555"}
+    style = {"data": "#2f5d8a", "pipe": "#c9752f", "1d": "#2f8a5d", "2d": "#8a3fa8", "3d": "#b03a3a", "pipe and tensor": "#555555",
+             "context": "#b08a2a"}
     for number, (kind, points) in enumerate(curves.items()):
         script += f"$k{number} << EOD\n" + "".join(f"{ranks} {share}\n" for ranks, share in points) + "EOD\n"
     script += "plot " + ", ".join(f'$k{number} with linespoints lw 2 pt {number + 5} lc rgb "{style[kind]}" title "{kind}"'

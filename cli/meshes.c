@@ -8,13 +8,14 @@
 /* Kinds of meshes. The cheapest mesh of each is printed; it may also have the axis data, if that is cheaper. */
 static const struct way { const char *name, *has, *lacks; } ways[] = {
     { "data", "data", "pipe" }, { "pipe", "pipe", "tensor" },      { "1d", "tensor=1d", "pipe" }, { "2d", "tensor=2d", "pipe" },
-    { "3d", "tensor=3d", "pipe" }, { "pipe and tensor", "pipe", NULL },
+    { "3d", "tensor=3d", "pipe" }, { "pipe and tensor", "pipe", NULL }, { "context", "context", "?" },
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 static const struct way asked = { "given", "", "?" };      /* every mesh */
 
 static bool is_of(const char *mesh, const struct way *way) {
     if (!strcmp(way->name, "data") && strstr(mesh, "tensor")) return false;
+    if (strcmp(way->name, "context") && way != &asked && strstr(mesh, "context")) return false;
     if (!way->lacks && !strstr(mesh, "tensor")) return false;
     return strstr(mesh, way->has) && !(way->lacks && strstr(mesh, way->lacks));
 }

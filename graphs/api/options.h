@@ -185,7 +185,7 @@ struct sgrad_parallel_options {
     const char *strategy;                       /* distributed training: "sync", "ps", "async", …; NULL: "sync" */
     /* ZeRO: "optimizer", "gradients", "parameters" are sharded over data-parallel ranks; NULL: none */
     const char *shard;
-    const char *mesh;                           /* axes (networks.h): "data=2,pipe=2,tensor=2", or "auto"; NULL: data */
+    const char *mesh;                           /* axes (networks.h): "data=2,context=2,tensor=2", or "auto"; NULL: data */
     const char *allreduce;                      /* algorithm that sums gradients over ranks; NULL: the cheapest by cost */
     double bucket;                              /* MB of gradients summed at once; 0: chosen by cost */
     const char *network;                        /* JSON file with latency and bandwidth of the network; NULL: measured */

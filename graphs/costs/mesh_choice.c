@@ -2,6 +2,7 @@
  * (mesh_costs.c), and takes the cheapest one that fits into memory.
  *
  *     8 ranks     data=8   data=4,tensor=1d:2   data=2,tensor=2d:2   tensor=3d:2   data=4,pipe=2   data=2,pipe=2,tensor=1d:2 …
+ *                 data=4,context=2   data=2,context=2,tensor=1d:2   context=8   pipe=2,context=4 …
  *
  * The network is built for each mesh as a rank would build it. If it cannot be sharded over a mesh, this fails, and the error
  * message is the reason why the mesh cannot be used. */
@@ -16,27 +17,29 @@ enum { ALONG_AXIS = 8 };            /* maximum number of ranks along an axis */
 
 /* ---- candidates ---- */
 
-static void add(struct sgrad_mesh_result *result, int data, int pipe, int dimensions, int side) {
-    char tensor[32] = "", stages[32] = "";
+static void add(struct sgrad_mesh_result *result, int data, int pipe, int context, int dimensions, int side) {
+    char tensor[32] = "", stages[32] = "", tokens[32] = "";
     result->cost = sgrad_array_grow(result->cost, result->costs, sizeof *result->cost);
     struct sgrad_mesh_cost *cost = &result->cost[result->costs++];
     if (side > 1) snprintf(tensor, sizeof tensor, ",tensor=%dd:%d", dimensions, side);
     if (pipe > 1) snprintf(stages, sizeof stages, ",pipe=%d", pipe);
+    if (context > 1) snprintf(tokens, sizeof tokens, ",context=%d", context);
     *cost = (struct sgrad_mesh_cost){ .error = NULL };
-    snprintf(cost->mesh, sizeof cost->mesh, "data=%d%s%s", data, stages, tensor);
-    if (data == 1 && (pipe > 1 || side > 1)) snprintf(cost->mesh, sizeof cost->mesh, "%s%s", stages, tensor);
+    snprintf(cost->mesh, sizeof cost->mesh, "data=%d%s%s%s", data, stages, tokens, tensor);
+    if (data == 1 && (pipe > 1 || context > 1 || side > 1))
+        snprintf(cost->mesh, sizeof cost->mesh, "%s%s%s", stages, tokens, tensor);
     if (*cost->mesh == ',') memmove(cost->mesh, cost->mesh + 1, strlen(cost->mesh));
 }
 
-/* Adds the meshes: those with fewer pipeline stages and fewer shards first. */
-static void add_all(struct sgrad_mesh_result *result, int ranks, bool data_alone) {
+/* Adds the meshes in which tokens are split over CONTEXT ranks: those with fewer pipeline stages and fewer shards first. */
+static void add_all(struct sgrad_mesh_result *result, int ranks, int context, bool data_alone) {
     for (int pipe = 1; pipe <= ranks; pipe++)
         for (int dimensions = 1; dimensions <= 3 && ranks % pipe == 0; dimensions++)
             for (int side = dimensions == 1 ? 1 : 2; side <= ALONG_AXIS; side++) {
                 int tensor = side;
                 for (int d = 1; d < dimensions; d++) tensor *= side;
                 if (ranks / pipe % tensor || (data_alone && (pipe > 1 || tensor > 1)) || pipe > SGRAD__STAGES_MOST) continue;
-                add(result, ranks / pipe / tensor, pipe, dimensions, side);
+                if (context == 1 || dimensions == 1) add(result, ranks / pipe / tensor, pipe, context, dimensions, side);
             }
 }
 
@@ -133,7 +136,11 @@ void sgrad__run_price_meshes(struct sgrad__run *run, int (*build)(struct sgrad__
         result->cost = sgrad_array_grow(result->cost, result->costs, sizeof *result->cost);
         result->cost[result->costs] = (struct sgrad_mesh_cost){ .error = NULL };
         snprintf(result->cost[result->costs++].mesh, sizeof result->cost->mesh, "%s", query->mesh);
-    } else add_all(result, query->ranks, data_alone);
+    } else {
+        add_all(result, query->ranks, 1, data_alone);
+        for (int context = 2; context <= query->ranks && !data_alone; context *= 2)
+            if (query->ranks % context == 0) add_all(result, query->ranks / context, context, false);
+    }
     for (int i = 0; i < result->costs; i++) {
         struct sgrad_mesh_cost *p = &result->cost[i];
         sgrad_log_capture(why, sizeof why);

@@ -61,11 +61,20 @@ static double move(const struct pricer *pricer, const struct sgrad__node *node, 
     return collective(pricer, (enum sgrad_collective_kind)kind[task->move], group, bytes);
 }
 
+/* Returns the seconds of the messages of a task in a ring: shards, and in backward the sums of their gradients. */
+static double ring(const struct pricer *pricer, const struct sgrad__node *node, bool backward) {
+    const double shard = (double)sgrad_view_bytes(&node->is.shard) * (double)pricer->micro;
+    const double gradient = (double)sgrad_shape_count(&node->is.shard.shape) * sizeof(float) * (double)pricer->micro;
+    return (node->is.axis->ranks - 1) * (message(pricer, shard) + (backward ? message(pricer, gradient) : 0));
+}
+
 static double node_moves(const struct pricer *pricer, const struct sgrad__node *node, int rank) {
     double seconds = 0;
     for (int t = 0; t < SGRAD_MAX_TASKS && node->is.axis; t++) {
         if (node->op->forward[t].move) seconds += move(pricer, node, &node->op->forward[t], rank);
         if (node->op->backward[t].move) seconds += move(pricer, node, &node->op->backward[t], rank);
+        if (node->op->forward[t].ring) seconds += ring(pricer, node, false);
+        if (node->op->backward[t].ring) seconds += ring(pricer, node, true);
     }
     return (double)pricer->micros * seconds;
 }
@@ -75,7 +84,7 @@ static double compute(const struct pricer *pricer, const struct sgrad__node *nod
     const struct sgrad__work work = sgrad__node_work(node);
     double bytes = node->output < 0 ? 0 : (double)sgrad_view_bytes(&node->is.y);
     for (int i = 0; i < node->is.inputs; i++) bytes += (double)sgrad_view_bytes(&node->is.x[i]);
-    if (node->is.view_of_input || node->is.axis) return 0;
+    if (node->is.view_of_input || (node->is.axis && work.flops == 0)) return 0;
     return PASSES * (double)pricer->share * fmax(work.flops / pricer->is->flops, bytes / pricer->is->bandwidth);
 }
 

@@ -46,6 +46,9 @@
  * shard. No other division is applied. A parameter that is not split must have the same role on all ranks: the bias of a split
  * product must be added after the all_reduce, where it is added once.
  *
+ * Ranks along axis "context" have different rows (tokens) of the same samples, struct sgrad_zigzag. Operations context_rows and
+ * ring_attention, and the attributes .axis of positions, are for such networks: their other layers use each row alone.
+ *
  * Along axis "pipe", each rank computes consecutive layers (a pipeline stage). The graph does not specify the stages: the
  * boundaries are chosen by cost. A value that one stage produces and another one uses is sent between their ranks.
  *

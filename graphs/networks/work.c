@@ -9,6 +9,7 @@ static struct sgrad_view view_of(const struct sgrad__node *node, struct sgrad_us
     case SGRAD_Y: return is->y;
     case SGRAD_P: return (struct sgrad_view){ SGRAD_F32, is->p[use.index].shape };
     case SGRAD_SAVED: return is->saved[use.index];
+    case SGRAD_SHARD: return is->shard;
     case SGRAD_PARTIAL: return (struct sgrad_view){ SGRAD_F64, is->partial[use.index] };
     default: return (struct sgrad_view){ .shape.rank = 0 };
     }
@@ -24,7 +25,9 @@ struct sgrad__work sgrad__node_work(const struct sgrad__node *node) {
             if (!view[operands].shape.rank) view[operands].shape.rank = -1;
         }
         const struct sgrad_args args = { .view = view, .attrs = node->attrs };
-        const double flops = sgrad_kernel_flops(&t->kernel, &args), bytes = sgrad_kernel_bytes(&t->kernel, &args, operands);
+        const int turns = t->ring && node->is.axis ? node->is.axis->ranks : 1;
+        const double flops = turns * sgrad_kernel_flops(&t->kernel, &args),
+                     bytes = turns * sgrad_kernel_bytes(&t->kernel, &args, operands);
         if (t->scope != SGRAD_MICRO || node->is.view_of_input) continue;
         work.flops += flops, work.bytes += bytes;
         work.layers += flops > bytes;

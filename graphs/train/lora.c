@@ -1,5 +1,6 @@
 /* lora.c: the options of low-rank adapters: --lora, --lora-on and --adapter; loading and saving adapters. */
 #include "codelets/ops/router.h"
+#include "graphs/networks/layers/layers.h"
 #include "graphs/train/setup.h"
 
 #include <ctype.h>
@@ -45,8 +46,10 @@ int sgrad__run_adapt(struct sgrad__run *run) {
     if (!parse(model->lora, &lora)) return SGRAD_EINVAL;
     const struct sgrad_mesh *mesh = &run->parallel.mesh;
     for (const struct sgrad_axis *axis = mesh->axis; axis < mesh->axis + mesh->axes; axis++)
-        if (axis->ranks > 1 && strcmp(axis->name, SGRAD__DATA) && strcmp(axis->name, SGRAD__PIPE))
-            return sgrad_log_error(SGRAD_EINVAL, "--lora supports meshes with axes data and pipe only, not axis %s", axis->name);
+        if (axis->ranks > 1 && strcmp(axis->name, SGRAD__DATA) && strcmp(axis->name, SGRAD__PIPE) &&
+            strcmp(axis->name, SGRAD__CONTEXT))
+            return sgrad_log_error(SGRAD_EINVAL, "--lora supports meshes with axes data, pipe and context only, not axis %s",
+                                   axis->name);
     sgrad__graph_adapt(run->graph, &lora);
     return 0;
 }

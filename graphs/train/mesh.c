@@ -3,6 +3,7 @@
  * has read a file.
  *
  *     gather     shards of ranks 0 1  ──>  complete on rank 0         scatter     complete on rank 0  ──>  shards of all ranks */
+#include "graphs/networks/layers/layers.h"
 #include "graphs/train/setup.h"
 
 #include <stdlib.h>
@@ -11,10 +12,13 @@
 int sgrad__run_open_mesh(struct sgrad__run *run) {
     if (!run->options.parallel.mesh || sgrad__run_mesh_is_open(run)) return 0;
     SGRAD_TRY(sgrad_mesh_parse(run->options.parallel.mesh, SGRAD__DATA, &run->parallel.mesh));
-    const struct sgrad_axis *pipe = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__PIPE);
-    if (pipe && pipe->dimensions > 1)
-        return sgrad_log_error(SGRAD_EINVAL, "mesh %s: pipe must have one dimension, like %s=%d", run->options.parallel.mesh,
-                               pipe->name, pipe->ranks);
+    static const char *const lines[] = { SGRAD__PIPE, SGRAD__CONTEXT };
+    for (int i = 0; i < 2; i++) {
+        const struct sgrad_axis *line = sgrad_mesh_axis(&run->parallel.mesh, lines[i]);
+        if (line && line->dimensions > 1)
+            return sgrad_log_error(SGRAD_EINVAL, "mesh %s: %s must have one dimension, like %s=%d", run->options.parallel.mesh,
+                                   line->name, line->name, line->ranks);
+    }
     return 0;
 }
 
@@ -67,6 +71,11 @@ static int check_stages(const struct sgrad__run *run) {
 
 static int check_together(const struct sgrad__run *run) {
     if (run->parallel.copies == 1) return 0;
+    const struct sgrad_axis *context = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__CONTEXT);
+    if (context && context->ranks > 1 && run->training->hooks)
+        return sgrad_log_error(SGRAD_EINVAL, "optimizer %s requires all tokens of a sample on one rank; it cannot be combined "
+                                             "with axis " SGRAD__CONTEXT " of mesh %s; use another optimizer",
+                               run->update.optimizer->name, run->options.parallel.mesh);
     SGRAD_TRY(check_stages(run));
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];

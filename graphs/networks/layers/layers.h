@@ -91,8 +91,15 @@ int sgrad__join_rows(struct sgrad_graph *graph, const char *name, int x);
  * Otherwise fails the model with the nearest numbers that can, and returns -1. */
 int sgrad__check_split(struct sgrad_graph *graph, const char *what, int count, bool whole);
 
+/* Ranks along axis context have different tokens of the same samples, as struct sgrad_zigzag describes. check_context returns 0
+ * if samples of TOKENS tokens can be split over this axis and axis J; otherwise it fails the model with the nearest numbers that
+ * can, and returns -1. context_rows returns the tokens of this rank, as layer NAME, of a value (N,T) of all tokens. */
+#define SGRAD__CONTEXT "context"
+int sgrad__check_context(struct sgrad_graph *graph, int tokens);
+int sgrad__context_rows(struct sgrad_graph *graph, const char *name, int x);
+
 /* Self-attention NAME, with the inputs and attributes of operation attention. If it is causal and samples have several documents
- * (sgrad_graph_documents), it is document_attention. */
+ * (sgrad_graph_documents), it is document_attention. If it is causal and the mesh has an axis context, it is ring_attention. */
 int sgrad__attention(struct sgrad_graph *graph, const char *name, const int *x, int count, struct sgrad_attention attrs);
 
 /* A transformer block NAME, with the norms before the layers, split in the same manner:

@@ -3,6 +3,8 @@
 #include "codelets/ops/document_attention.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/ops/gelu.h"
+#include "codelets/ops/ring_attention.h"
+#include "codelets/ops/ring_document_attention.h"
 #include "graphs/networks/layers/layers.h"
 
 static struct sgrad_linear linear(const struct sgrad__transformer *is, int features, float deviation) {
@@ -10,11 +12,26 @@ static struct sgrad_linear linear(const struct sgrad__transformer *is, int featu
 }
 
 static int drop(struct sgrad_graph *graph, const char *name, int x, float p) {
-    return p > 0 ? sgrad_layer(graph, dropout, name, (x), .p = p, .rows = SGRAD__TENSOR, .features = SGRAD__FEATURES) : x;
+    if (p == 0) return x;
+    return sgrad_layer(graph, dropout, name, (x), .p = p, .rows = SGRAD__TENSOR, .features = SGRAD__FEATURES,
+                       .context = SGRAD__CONTEXT);
+}
+
+static int ring(struct sgrad_graph *graph, const char *name, const int *x, int count, const struct sgrad_attention *attrs) {
+    const struct sgrad_ring_attention is = { .axis = SGRAD__CONTEXT, .heads = attrs->heads, .kv_heads = attrs->kv_heads,
+                                             .causal = true };
+    const int documents = sgrad_graph_documents(graph);
+    if (documents < 0) return sgrad_graph_apply(graph, &sgrad_ring_attention_op, name, x, count, &is);
+    const struct sgrad_ring_document_attention within = { .axis = SGRAD__CONTEXT, .heads = attrs->heads,
+                                                          .kv_heads = attrs->kv_heads, .causal = true };
+    const int start = sgrad__context_rows(graph, SGRAD__NAME("%s/documents", name), documents);
+    const int input[] = { x[0], start, count > 1 ? x[1] : -1, count > 2 ? x[2] : -1 };
+    return sgrad_graph_apply(graph, &sgrad_ring_document_attention_op, name, input, count + 1, &within);
 }
 
 int sgrad__attention(struct sgrad_graph *graph, const char *name, const int *x, int count, struct sgrad_attention attrs) {
     const int documents = attrs.causal ? sgrad_graph_documents(graph) : -1;
+    if (attrs.causal && sgrad_graph_ranks(graph, SGRAD__CONTEXT) > 1) return ring(graph, name, x, count, &attrs);
     if (documents < 0) return sgrad_graph_apply(graph, &sgrad_attention_op, name, x, count, &attrs);
     const int input[] = { x[0], documents, count > 1 ? x[1] : -1, count > 2 ? x[2] : -1 };
     const struct sgrad_document_attention within = { .heads = attrs.heads, .kv_heads = attrs.kv_heads, .causal = true };

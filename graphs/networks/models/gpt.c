@@ -13,6 +13,8 @@
  *
  *     x (N/I,T/J,C/K) ── weight (V,C/K) ── (N/I,T/J,V) ── sum, scatter K ── (N/I,T/(J·K),V) ── loss
  *
+ * With an axis context, T is the number of tokens of a rank.
+ *
  * Limits: dropout applies to the embedding and to the outputs of the branches, not to the weights of attention. */
 #include "codelets/ops/dropout.h"
 #include "codelets/ops/embedding.h"
@@ -44,16 +46,20 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
                                 vocabulary, classes - 1, classes);
     const int features = sgrad_graph_ranks(graph, SGRAD__FEATURES), tokens = (int)sgrad_graph_shape(graph, x).dim[1];
     SGRAD_TRY(sgrad__check_split(graph, "heads", heads, false));
-    SGRAD_TRY(sgrad__check_split(graph, "tokens per sample", tokens, false));
+    SGRAD_TRY(sgrad__check_context(graph, tokens));
+    SGRAD_TRY(sgrad__check_split(graph, "tokens per sample", tokens / sgrad_graph_ranks(graph, SGRAD__CONTEXT), false));
     SGRAD_TRY(sgrad__check_split(graph, "width", width, true));
     keep_parts(graph, "transformer.wte.weight");
     keep_parts(graph, "transformer.wpe.weight");
+    x = sgrad__context_rows(graph, "transformer.tokens", x);
     x = sgrad_layer(graph, embedding, "transformer.wte", (x), .count = vocabulary, .features = width / features,
                     .deviation = DEVIATION);
     x = sgrad_layer(graph, position_embedding, "transformer.wpe", (x), .context = context, .deviation = DEVIATION,
-                    .cached = sgrad_graph_cached(graph));
+                    .cached = sgrad_graph_cached(graph), .axis = SGRAD__CONTEXT);
     const float p = (float)sgrad_graph_option(graph, "dropout");
-    if (p > 0) x = sgrad_layer(graph, dropout, "transformer.drop", (x), .p = p, .features = SGRAD__FEATURES);
+    if (p > 0)
+        x = sgrad_layer(graph, dropout, "transformer.drop", (x), .p = p, .features = SGRAD__FEATURES,
+                        .context = SGRAD__CONTEXT);
     if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
         x = sgrad_layer(graph, take, "transformer.rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
     x = sgrad_graph_block(graph, x);
@@ -81,6 +87,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
 }
 
 static int loss(struct sgrad_graph *graph, int y, int target) {
+    target = sgrad__context_rows(graph, "target_tokens", target);
     if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
         target = sgrad_layer(graph, take_numbers, "target_rows", (target), .axis = SGRAD__TENSOR, .dimension = 1);
     if (sgrad_graph_ranks(graph, SGRAD__FEATURES) > 1)

@@ -25,7 +25,7 @@
  * llama:config=FOLDER reads the options from Hugging Face's config.json: llama_config.c.
  *
  * On a mesh, heads, hidden features, rows and features are split over the axes of tensor as in gpt.c; queries, keys and values
- * share one gather. */
+ * share one gather. With an axis context, tokens are split over its ranks. */
 #include "codelets/ops/add.h"
 #include "codelets/ops/balance.h"
 #include "codelets/ops/concat.h"
@@ -76,7 +76,12 @@ static int read_mixture(struct sgrad_graph *graph, struct sizes *is) {
         return sgrad_graph_fail(graph, "active=%d must be at most experts=%d", is->router.active, is->experts);
     if (is->mixtral && is->shared) return sgrad_graph_fail(graph, "mixtral=1 has no shared expert; use shared=0");
     if (sgrad_graph_ranks(graph, SGRAD__TENSOR) * sgrad_graph_ranks(graph, SGRAD__FEATURES) > 1)
-        return sgrad_graph_fail(graph, "experts cannot be split over the ranks of axis tensor; use axes data and pipe");
+        return sgrad_graph_fail(graph,
+                                "experts cannot be split over the ranks of axis tensor; use axes data, pipe and context");
+    if (is->balance > 0 && sgrad_graph_ranks(graph, SGRAD__CONTEXT) > 1)
+        return sgrad_graph_fail(graph, "balance=%g requires all tokens of a sample on a rank; with axis " SGRAD__CONTEXT
+                                       " use balance=0 and bias_rate",
+                                (double)is->balance);
     return 0;
 }
 
@@ -94,7 +99,8 @@ static int read_sizes(struct sgrad_graph *graph, struct sizes *is) {
                                         .low = (float)sgrad_graph_option(graph, "rope_low"),
                                         .high = (float)sgrad_graph_option(graph, "rope_high"),
                                         .original = option(graph, "rope_original"),
-                                        .cached = sgrad_graph_cached(graph) };
+                                        .cached = sgrad_graph_cached(graph),
+                                        .axis = SGRAD__CONTEXT };
     if (is->heads % is->kv_heads)
         return sgrad_graph_fail(graph, "heads=%d must be a multiple of kv_heads=%d", is->heads, is->kv_heads);
     if (!option(graph, "head_size") && is->width % is->heads)
@@ -218,9 +224,11 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
     if (tokens > is.context)
         return sgrad_graph_fail(graph, "samples have %d tokens, but the network has context=%d", tokens, is.context);
     SGRAD_TRY(sgrad__check_split(graph, "kv_heads", is.kv_heads, false));
-    SGRAD_TRY(sgrad__check_split(graph, "tokens per sample", tokens, false));
+    SGRAD_TRY(sgrad__check_context(graph, tokens));
+    SGRAD_TRY(sgrad__check_split(graph, "tokens per sample", tokens / sgrad_graph_ranks(graph, SGRAD__CONTEXT), false));
     SGRAD_TRY(sgrad__check_split(graph, "width", is.width, true));
     shard(graph, "model.embed_tokens.weight");
+    x = sgrad__context_rows(graph, "model.tokens", x);
     x = sgrad_layer(graph, embedding, "model.embed_tokens", (x), .count = is.vocabulary, .features = is.width / features,
                     .deviation = DEVIATION);
     if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
@@ -240,6 +248,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
 }
 
 static int loss(struct sgrad_graph *graph, int y, int target) {
+    target = sgrad__context_rows(graph, "target_tokens", target);
     if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
         target = sgrad_layer(graph, take_numbers, "target_rows", (target), .axis = SGRAD__TENSOR, .dimension = 1);
     if (sgrad_graph_ranks(graph, SGRAD__FEATURES) > 1)
