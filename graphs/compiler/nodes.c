@@ -327,12 +327,20 @@ static struct sgrad__turn *turns_of(struct sgrad_builder *builder, int n) {
     return builder->turn[n];
 }
 
+/* Adds the sum of two gradients of shards; returns its buffer. */
+static int sum_shards(struct sgrad_builder *builder, int one, int other, const char *name) {
+    const int sum = sgrad__add_sum(builder, (int[]){ one, other }, 2, name);
+    builder->p->buffer[sum].rows = true;
+    return sum;
+}
+
 /* Adds a task in a ring, as the figure above shows. */
 static void add_ring(struct sgrad_builder *builder, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
     const int ranks = ranks_of(&builder->g->node[n]);
     const char *name = builder->g->node[n].name;
     int *shard = &builder->piece[m], *gradient = gradient_of_shard(builder, m), own = -1, sum = -1;
     struct sgrad__turn *turn = turns_of(builder, n);
+    const int begin = builder->p->instruction_count;
     for (int i = 0; i < ranks; i++) {
         const int next = i + 1 < ranks ? sgrad__add_shift(builder, n, *shard) : -1;
         *gradient = -1;
@@ -340,10 +348,11 @@ static void add_ring(struct sgrad_builder *builder, int n, enum phase phase, int
         *shard = next;
         if (*gradient < 0) continue;
         if (i == 0) own = *gradient;
-        else if (i == 1) sum = sgrad__add_shift(builder, n, *gradient);
-        else sum = sgrad__add_shift(builder, n, sgrad__add_sum(builder, (int[]){ sum, *gradient }, 2, name));
+        else sum = sgrad__add_shift(builder, n, i == 1 ? *gradient : sum_shards(builder, sum, *gradient, name));
+        if (sum >= 0) builder->p->buffer[sum].rows = true;
     }
-    *gradient = sum < 0 ? own : sgrad__add_sum(builder, (int[]){ own, sum }, 2, name);
+    *gradient = sum < 0 ? own : sum_shards(builder, own, sum, name);
+    for (int i = begin; i < builder->p->instruction_count; i++) builder->p->instruction[i].micro = m;
 }
 
 static void add_task(struct sgrad_builder *builder, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
