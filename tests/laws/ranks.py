@@ -70,11 +70,13 @@ ON_RANKS = (
 )
 
 
-def mesh(draw, ranks):
+def mesh(draw, ranks, is_text):
     if ranks == 1 or not draw.chance(0.25):
         return []
     kinds = [f"pipe={ranks}", f"data={ranks}", f"tensor=1d:{ranks}"]
     kinds += ["data=2,pipe=2", "data=2,tensor=1d:2", "pipe=2,tensor=1d:2"] if ranks == 4 else []
+    if is_text and ranks != 3:      # samples have 16 tokens
+        kinds += [f"context={ranks}", *(("data=2,context=2", "context=2,pipe=2", "context=2,tensor=1d:2") if ranks == 4 else ())]
     return ["--mesh", draw.choice(kinds)]
 
 
@@ -127,7 +129,7 @@ def check(draw):
         words += ["--bn-group", draw.choice(("global", "global", 12))]
     if deterministic:
         words += ["--deterministic"]
-    placed = mesh(draw, ranks)
+    placed = mesh(draw, ranks, network[1].startswith(("gpt", "llama")))
     exact = deterministic and ranks in (2, 4) and (not placed or placed[1] == f"data={ranks}")
     if exact and draw.chance(0.3):
         words += ["--precision", "bf16"]
