@@ -11,9 +11,10 @@
  * Intermediate tensors are virtual and F32, except the left factors pᵀ, p and dsᵀ of products, which are bf16. Grouped queries:
  * products with k and v repeat each of their heads; dk and dv of all heads of queries are then added up by groups.
  *
- * cuDNN recognises these graphs by their form. cuDNN 9.19 makes plans of both for an A100 (sm_80) and an H100 (sm_90), and of
- * forward for a B200 (sm_100), which were described to it without a GPU. All of them are compiled when they are created, with a
- * workspace of at most 256 bytes, and in backward of 128 bytes more than a copy of dq in F32.
+ * cuDNN recognises these graphs by their form. cuDNN 9.19 makes plans of all of them for an A100 (sm_80), an H100 (sm_90) and a
+ * B200 (sm_100), which were described to it without a GPU, also for grouped queries, and heads of 16, 40, 96 and 128 numbers. All
+ * plans are compiled when they are created. None is said to be not reproducible. Their workspace is at most 256 bytes, and in
+ * backward a copy of dq in F32 more, or two with grouped queries.
  *
  * Sources: cuDNN's backend API reference, and its developer guide on graphs, version 9; the form of the graphs:
  * https://github.com/NVIDIA/cudnn-frontend, scaled_dot_product_flash_attention.h. */

@@ -57,8 +57,12 @@ static void with_shape(const struct sgrad_args *args, const struct sizes &sizes,
 
 /* ---- cuDNN's graphs ---------------------------------------------------------------------------------------------- */
 
-/* Returns the bytes of cuDNN's workspace: it may need a copy of dq, of NUMBERS F32 numbers. */
-static size_t room_for(size_t numbers) { return (64 << 10) + numbers * sizeof(float); }
+/* Returns the bytes of cuDNN's workspace, for N samples of T rows of WIDTH numbers. In backward it may need a copy of dq in F32
+ * and, if queries are GROUPED, dk and dv of each head of queries in bf16, with rows padded to a multiple of 8. */
+static size_t room_for(bool backward, int64_t N, int64_t T, int64_t width, bool grouped) {
+    const size_t copy = (size_t)(N * sgrad__ceil(T, 8) * 8 * width) * sizeof(float);
+    return (64 << 10) + (backward ? copy * (grouped ? 2 : 1) : 0);
+}
 
 /* Returns whether graphs take heads of SIZE numbers of type DTYPE. */
 static bool takes(enum sgrad_dtype dtype, int64_t size) { return dtype == SGRAD_BF16 && size % 8 == 0 && size <= 128; }
@@ -77,7 +81,7 @@ static struct sgrad__attention_key key_of(const struct sgrad_args *args, const s
     key.backward = backward, key.causal = s.causal;
     key.N = (int32_t)args->view[0].shape.dim[0], key.T = s.T, key.heads = s.heads, key.kv = s.kv, key.size = s.size;
     key.stride[0] = (int32_t)in.q.stride, key.stride[1] = (int32_t)in.k.stride, key.stride[2] = (int32_t)in.v.stride;
-    key.room = room_for(backward ? (size_t)key.N * s.T * s.width : 0);
+    key.room = room_for(backward, key.N, s.T, s.width, s.kv < s.heads);
     return key;
 }
 
@@ -196,5 +200,6 @@ extern "C" size_t sgrad__attention_workspace_cuda(const struct sgrad_args *args,
     const size_t rows = (size_t)(y[0] * y[1]) * attrs->heads, numbers = backward ? (size_t)(y[0] * y[1] * y[2]) : 0;
     const size_t own = backward ? SGRAD_LINE + sgrad_aligned(rows * sizeof(float)) : 0;
     if (attrs->documents || !takes(args->view[1].dtype, y[2] / attrs->heads)) return own;
-    return own + SGRAD_LINE + sgrad_aligned(numbers * sizeof(float)) + room_for(numbers);
+    return own + SGRAD_LINE + sgrad_aligned(numbers * sizeof(float)) +
+           room_for(backward, y[0], y[1], y[2], attrs->kv_heads < attrs->heads);
 }
