@@ -111,9 +111,9 @@ static void run_ring(struct values *all, int ranks, bool documents) {
 static void compare(const char *what, const float *got, const float *wanted, int count, int ranks, int rows, int documents) {
     double square = 0;
     for (int i = 0; i < count; i++) square += (double)wanted[i] * (double)wanted[i];
-    const double most = 2e-5 * sqrt(square / count);
+    const double scale = sqrt(square / count);
     for (int i = 0; i < count; i++)
-        if (!(fabs((double)got[i] - (double)wanted[i]) <= most))
+        if (!(fabs((double)got[i] - (double)wanted[i]) <= 2e-5 * (scale + fabs((double)wanted[i]))))
             fail_msg("%d ranks, %d rows, documents of %d: %s, element %d, is %g, not %g", ranks, rows, documents, what, i,
                      (double)got[i], (double)wanted[i]);
 }

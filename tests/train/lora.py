@@ -97,7 +97,7 @@ def test_ranks():
     assert "gradients in 3 buckets of about 1 kB, " in said, said      # 896 values are trained
     assert "gradients in 1 bucket of about 4 kB, " in ranks(2, *words("llama"), "--lora", 4, "--mesh", "data=2", "--bucket", 1, "--print")
     said = ranks(2, *words("llama"), "--lora", 4, "--mesh", "tensor=2", "--out", folder("tensor"), status=2)
-    assert "--lora supports meshes with axes data and pipe only, not axis tensor" in said, said
+    assert "--lora supports meshes with axes data, pipe and context only, not axis tensor" in said, said
 
 
 def test_only_adapters_are_trained():
