@@ -3,8 +3,8 @@
  *     thread      next x0, x1, x2, y0 → submit → wait      x1 ended → next y1 → submit → wait      …
  *     kernel      ├──── x0 ────┤├──── x1 ────┤ …           in any order
  *
- * The thread also waits for an event (eventfd): another piece may begin. The kernel may transfer a part of a piece only; the rest
- * is then submitted again.
+ * The thread waits for an event (eventfd): a transfer has ended, or another piece may begin. It does not wait in io_uring itself,
+ * because Valgrind would then stop all threads. The kernel may transfer a part of a piece only; the rest is then submitted again.
  *
  * Limits: open fails where the kernel or a container refuses io_uring, and for files that are not transferred directly: copies to
  * and from the page cache would all be made by the one thread.
@@ -33,27 +33,20 @@ struct flight {
 struct uring {
     struct io_uring ring;
     int file, event;
-    uint64_t wakes; /* content of the event that has been read */
     struct sgrad__disk_user user;
     atomic_bool closing;
     struct sgrad_thread *thread;
     struct flight flight[SGRAD__PIECES];
 };
 
-/* The ring has room for all transfers and the event. A transfer has its flight as user data, the event NULL. */
+/* The ring has room for all transfers. Their user data are the flights. */
 static void submit(struct uring *u, struct flight *flight) {
     struct io_uring_sqe *entry = io_uring_get_sqe(&u->ring);
-    if (!flight) {
-        io_uring_prep_read(entry, u->event, &u->wakes, sizeof u->wakes, 0);
-    } else {
-        const off_t at = flight->piece.at + (off_t)flight->done;
-        char *memory = flight->memory + flight->done;
-        const unsigned bytes = (unsigned)(sgrad_spill_blocks(flight->piece.bytes) - flight->done);
-        if (flight->piece.writes)
-            io_uring_prep_write(entry, u->file, memory, bytes, (uint64_t)at);
-        else
-            io_uring_prep_read(entry, u->file, memory, bytes, (uint64_t)at);
-    }
+    const off_t at = flight->piece.at + (off_t)flight->done;
+    char *memory = flight->memory + flight->done;
+    const unsigned bytes = (unsigned)(sgrad_spill_blocks(flight->piece.bytes) - flight->done);
+    if (flight->piece.writes) io_uring_prep_write(entry, u->file, memory, bytes, (uint64_t)at);
+    else io_uring_prep_read(entry, u->file, memory, bytes, (uint64_t)at);
     io_uring_sqe_set_data(entry, flight);
 }
 
@@ -76,34 +69,38 @@ static void end(struct uring *u, struct flight *flight, int error) {
 
 /* RESULT: transferred bytes, or an error below 0. */
 static void complete(struct uring *u, struct flight *flight, int result) {
-    if (flight && result > 0) flight->done += (size_t)result;
-    if (!flight || result == -EINTR || result == -EAGAIN)
-        submit(u, flight);
-    else if (result <= 0)
-        end(u, flight, result ? -result : EIO);
-    else if (flight->done < sgrad_spill_blocks(flight->piece.bytes))
-        submit(u, flight);
-    else
-        end(u, flight, 0);
+    if (result > 0) flight->done += (size_t)result;
+    if (result == -EINTR || result == -EAGAIN) submit(u, flight);
+    else if (result <= 0) end(u, flight, result ? -result : EIO);
+    else if (flight->done < sgrad_spill_blocks(flight->piece.bytes)) submit(u, flight);
+    else end(u, flight, 0);
+}
+
+/* Returns false if no transfer has ended. */
+static bool complete_ended(struct uring *u) {
+    struct io_uring_cqe *entry;
+    bool any = false;
+    for (; !io_uring_peek_cqe(&u->ring, &entry); any = true) {
+        struct flight *flight = io_uring_cqe_get_data(entry);
+        const int result = entry->res;
+        io_uring_cqe_seen(&u->ring, entry);
+        complete(u, flight, result);
+    }
+    return any;
 }
 
 static void *work(void *arg) {
     struct uring *u = arg;
-    struct io_uring_cqe *entry;
-    submit(u, NULL);
+    uint64_t events;
     while (!u->closing) {
         begin_pieces(u);
-        const int error = io_uring_submit_and_wait(&u->ring, 1);
-        if (error < 0 && error != -EINTR && error != -EAGAIN && error != -EBUSY) {
+        const int error = io_uring_submit(&u->ring);
+        const bool again = error == -EINTR || error == -EAGAIN || error == -EBUSY;
+        if (error < 0 && !again) {
             sgrad_log_error(SGRAD_EIO, "io_uring: %s; set STARGRAD_SPILL_IO=threads", strerror(-error));
             abort();
         }
-        while (!io_uring_peek_cqe(&u->ring, &entry)) {
-            struct flight *flight = io_uring_cqe_get_data(entry);
-            const int result = entry->res;
-            io_uring_cqe_seen(&u->ring, entry);
-            complete(u, flight, result);
-        }
+        if (!complete_ended(u) && !again && read(u->event, &events, sizeof events) < 0 && errno != EINTR) abort();
     }
     return NULL;
 }
@@ -130,7 +127,7 @@ static void stop(void *engine) {
 
 /* Returns 0 or a number of errno: the kernel is older than the operations, or refuses. */
 static int prepare(struct uring *u) {
-    const int error = io_uring_queue_init(SGRAD__PIECES + 1, &u->ring, 0);
+    const int error = io_uring_queue_init(SGRAD__PIECES, &u->ring, 0);
     if (error) return u->ring.ring_fd = -1, -error;
     struct io_uring_probe *probe = io_uring_get_probe_ring(&u->ring);
     const bool able =
@@ -140,6 +137,8 @@ static int prepare(struct uring *u) {
     for (int i = 0; i < SGRAD__PIECES; i++)
         if (posix_memalign((void **)&u->flight[i].buffer, SGRAD_SPILL_BLOCK, SGRAD__PIECE)) return ENOMEM;
     if ((u->event = eventfd(0, EFD_CLOEXEC)) < 0) return errno;
+    const int refused = io_uring_register_eventfd(&u->ring, u->event);
+    if (refused) return -refused;
     return (u->thread = sgrad_thread_start(work, u)) ? 0 : EAGAIN;
 }
 

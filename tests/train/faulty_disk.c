@@ -70,9 +70,9 @@ static int replace(struct io_uring_sqe *entry) {
     return errno;
 }
 
-int io_uring_submit_and_wait(struct io_uring *ring, unsigned count) {
-    typedef int submitter(struct io_uring *, unsigned);
-    submitter *next = (submitter *)dlsym(RTLD_NEXT, "io_uring_submit_and_wait");
+int io_uring_submit(struct io_uring *ring) {
+    typedef int submitter(struct io_uring *);
+    submitter *next = (submitter *)dlsym(RTLD_NEXT, "io_uring_submit");
     unsigned long long failed[64];
     int failures = 0, error = 0;
     for (unsigned i = ring->sq.sqe_head; i != ring->sq.sqe_tail && failures < 64; i++) {
@@ -80,7 +80,7 @@ int io_uring_submit_and_wait(struct io_uring *ring, unsigned count) {
         const int is = replace(entry);
         if (is) failed[failures++] = entry->user_data, error = is;
     }
-    const int result = next(ring, count);
+    const int result = next(ring);
     const unsigned end = io_uring_smp_load_acquire(ring->cq.ktail);
     for (unsigned i = *ring->cq.khead; i != end; i++)
         for (int f = 0; f < failures; f++) {
