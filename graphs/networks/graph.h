@@ -338,7 +338,7 @@ struct sgrad__weights {
     void **value;               /* per item, in the layout of memory; once written, in that of files */
     char **name;                /* of the tensors in files, ends with NULL; NULL before sgrad__weights_entries */
     void *mapped;               /* contains all values; NULL: each has its own memory */
-    size_t bytes;               /* of ROOM */
+    size_t bytes;               /* of all values */
 };
 /* Reserves space in the file of ITEMS, COUNT lists, for copies of all lists that exist at the same time. SGRAD_EIO: too little
  * space. Without a file, nothing is reserved. */

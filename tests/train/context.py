@@ -129,7 +129,7 @@ def test_bytes():
         mesh = f"context={count}"
 
         def said(*words):
-            return mpirun(count, [SPLIT, "whole", mesh, folder("bytes"), *map(str, precision), *map(str, words), GPT, f"text:{TEXT},{TOKENS}"])
+            return mpirun(count, [SPLIT, "whole", mesh, folder("bytes"), "doubling", *map(str, precision), *map(str, words), GPT, f"text:{TEXT},{TOKENS}"])
 
         table = {row[1]: [int(number) for number in row[2].split()]
                  for row in re.finditer(r"^(\S.*?) +((?:\d+ +){3}\d+)$", said("print").partition("bytes of this rank")[2], re.M)}

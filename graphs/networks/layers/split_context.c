@@ -3,7 +3,8 @@
 #include "graphs/networks/layers/layers.h"
 
 int sgrad__check_context(struct sgrad_graph *graph, int tokens) {
-    const int ranks = sgrad_graph_ranks(graph, SGRAD__CONTEXT), line = sgrad_graph_ranks(graph, SGRAD__TENSOR);
+    const int ranks = sgrad_graph_ranks(graph, SGRAD__CONTEXT);
+    const int line = sgrad_graph_ranks(graph, SGRAD__TENSOR) * sgrad_graph_ranks(graph, SGRAD__FEATURES);
     const int unit = ranks * (line % 2 ? 2 * line : line), less = tokens / unit * unit;
     if (ranks == 1 || tokens % unit == 0) return 0;
     char other[32] = "";

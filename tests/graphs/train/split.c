@@ -187,6 +187,7 @@ static void heed(struct sgrad_train_options *options, const char *word) {
     else if (!strcmp(word, "ps")) options->parallel.strategy = "ps";
     else if (!strcmp(word, "bf16")) options->model.precision = SGRAD_PRECISION_BF16;
     else if (!strcmp(word, "recompute")) options->model.recompute = true;
+    else if (!strcmp(word, "doubling")) options->parallel.allreduce = word;
     else if (!strcmp(word, "shared")) options->parallel.shard = "parameters";
     else if (!strcmp(word, "normed")) with_norm = true;
     else if (strstr(word, ".json")) options->parallel.network = word;
