@@ -164,7 +164,7 @@ def test_waits():
     # the last run, with the slow disk
     assert waits[1] > 0.2 and waits[1] > waits[0], waits
     text, found = stargrad("report", out), json.loads(stargrad("report", out, "--json"))["moves"]
-    line = re.search(r"a step writes ([\d.]+) MB to --spill and reads ([\d.]+), at 0.1\d GB/s; .* \((\d+\.\d) %\) for moves", text)
+    line = re.search(r"a step writes ([\d.]+) MB to --spill and reads ([\d.]+), at 0\.[01]\d GB/s; .* \((\d+\.\d) %\) for moves", text)
     assert [float(line[1]), float(line[2])] == told and abs(float(line[3]) - 100 * waits[1]) < 0.1, (text, waits)
     assert "the disk would have to move" in found["finding"] and found["finding"] in text, found
 
