@@ -201,6 +201,7 @@ static int submit(struct sgrad_spill *spill, const struct sgrad_spill_move *move
         return 0;
     sgrad_monitor_lock(spill->monitor);     /* T may still be used by a callback */
     remove_from_list(spill, t);
+    if (!move->home) spill->slot[move->slot].submitted--;
     sgrad_monitor_unlock(spill->monitor);
     return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot access tensor %s", move->tensor->name);
 }

@@ -65,7 +65,8 @@ int sgrad__run_reopen_program(struct sgrad__run *run, long done) {
     run->program = NULL;
     sgrad__training_freeze(run->training, run->options.training.freeze, done);
     if (sgrad__program_build(run->graph, &how, &run->program))
-        return sgrad_log_error(SGRAD_ENOMEM, "a step without the frozen parameters does not fit into --memory; give more memory");
+        return sgrad_log_error(SGRAD_ENOMEM, "a step without the frozen parameters does not fit into %s; give more memory",
+                               run->batch.limit.gpu ? "--gpu-memory" : "--memory");
     SGRAD_TRY(sgrad__program_allocate(run->program));
     create_runner(run);
     return compare_program(run);
