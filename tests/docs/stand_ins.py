@@ -291,8 +291,8 @@ def script(path, *words):
         return script("bench/gpu", *words[at + 1:]) or script(path, *words[:at])
     options = [word.partition("=")[0] for word in words if word.startswith("--")]
     shared = [open(os.path.join(SOURCE, "bench", name)).read() for name in ("cluster.py", "machine.py")]
-    known = {option for one in (text, *shared) for option in re.findall(r"[\"'](--[a-z][a-z-]*)[\"']", one)}
-    known |= set(re.findall(r"^\s*(--[a-z-]+)\)", text, flags=re.M))      # of a shell
+    known = {option for one in (text, *shared) for option in re.findall(r"[\"'](--[a-z][a-z0-9-]*)[\"']", one)}
+    known |= set(re.findall(r"^\s*(--[a-z0-9-]+)\)", text, flags=re.M))      # of a shell
     unknown = [option for option in options if option not in known]
     if unknown and 'word.startswith("--")' in text:      # which it hands on to train
         only_parsed(["train", *options])
