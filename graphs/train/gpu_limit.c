@@ -70,8 +70,7 @@ int sgrad__run_open_gpu_limit(struct sgrad__run *run) {
     return sgrad_spill_open_ram(&limit->file);
 }
 
-/* Returns the bytes on the GPU that steps cannot use, with those of an evaluation, if MOVED homes live in main memory. */
-static struct sgrad__memory_use use_with(void *arg, int moved) {
+struct sgrad__memory_use sgrad__run_gpu_memory_use(void *arg, int moved) {
     const struct sgrad__run *run = arg;
     double bytes = SGRAD_GPU_LIBRARIES + sgrad_gpu_memory_chunks() + sgrad__training_memory(run->training);
     struct sgrad__homes homes = sgrad__homes_find(run->training);
@@ -84,41 +83,13 @@ static struct sgrad__memory_use use_with(void *arg, int moved) {
     return (struct sgrad__memory_use){ bytes + run->batch.evaluation_memory, 0 };
 }
 
-struct sgrad__limit_search sgrad__run_gpu_search(struct sgrad__run *run) {
-    struct sgrad__homes homes = sgrad__homes_find(run->training);
-    const struct sgrad__limit_search search = {
-        .graph = run->graph,
-        .options = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro),
-        .bytes = (double)run->options.parallel.gpu_memory,
-        .most = run->batch.limit.spills ? homes.states : 0,
-        .recomputes = !run->options.model.recompute,
-        .layers_may_be_dropped = sgrad__run_shares_parameters(run),
-        .use = use_with,
-        .arg = run,
-    };
-    sgrad__homes_free(&homes);
-    return search;
-}
-
-int sgrad__run_refuse_gpu(struct sgrad__run *run) {
-    const struct sgrad__limit_search search = sgrad__run_gpu_search(run);
-    const bool moves = run->batch.limit.spills;
+int sgrad__run_refuse_gpu(const struct sgrad__limit_search *search) {
+    const bool moves = search->options.limit.spills;
     double other;
-    const double least = sgrad__limit_least(&search, &other);
+    const double least = sgrad__limit_least(search, &other);
     return sgrad_log_error(SGRAD_ENOMEM,
                            "--gpu-memory %.0fM is too little: the GPU requires %.0fM%s, of which %.0fM are not used by steps; "
                            "give --gpu-memory %.0fM, %sor a smaller --micro-batch",
-                           search.bytes / MIB, least / MIB, moves ? " with --spill ram" : "", other / MIB, 1.02 * least / MIB,
+                           search->bytes / MIB, least / MIB, moves ? " with --spill ram" : "", other / MIB, 1.02 * least / MIB,
                            moves ? "" : "--spill ram, ");
-}
-
-int sgrad__run_limit_gpu_memory(struct sgrad__run *run) {
-    run->batch.evaluation_memory = sgrad__evaluation_memory(run);
-    const struct sgrad__limit_search search = sgrad__run_gpu_search(run);
-    const struct sgrad__limit_choice choice = sgrad__limit_choose(&search);
-    if (choice.moved < 0) return sgrad__run_refuse_gpu(run);
-    run->batch.recomputation = choice.recomputation;
-    run->batch.limit.moved = choice.moved;
-    run->batch.limit.bytes = search.bytes - use_with(run, choice.moved).other;
-    return 0;
 }

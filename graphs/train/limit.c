@@ -121,20 +121,23 @@ static int check(const struct sgrad__run *run) {
     return 0;
 }
 
-/* ---- what moves, and what is recomputed ---- */
+/* ---- the choice of moves and recomputed layers ---- */
 
 static struct sgrad__memory_use use_with(void *run, int moved) { return sgrad__run_memory_use(run, moved); }
 
+/* Returns the search for a step within the limit of this rank's memory, or of its GPU's. */
 static struct sgrad__limit_search search_for(struct sgrad__run *run) {
+    const struct sgrad__memory_limit *limit = &run->batch.limit;
+    const long bytes = limit->gpu ? run->options.parallel.gpu_memory : run->options.parallel.memory;
     struct sgrad__homes homes = sgrad__homes_find(run->training);
     const struct sgrad__limit_search search = {
         .graph = run->graph,
         .options = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro),
-        .bytes = (double)run->options.parallel.memory,
-        .most = run->batch.limit.spills ? homes.count : 0,
+        .bytes = (double)bytes,
+        .most = !limit->spills ? 0 : limit->gpu ? homes.states : homes.count,
         .recomputes = !run->options.model.recompute,
         .layers_may_be_dropped = sgrad__run_shares_parameters(run),
-        .use = use_with,
+        .use = limit->gpu ? sgrad__run_gpu_memory_use : use_with,
         .arg = run,
     };
     sgrad__homes_free(&homes);
@@ -143,6 +146,7 @@ static struct sgrad__limit_search search_for(struct sgrad__run *run) {
 
 /* Returns an error that names the lowest possible limit, with layers that are recomputed if this helps. */
 static int refuse(const struct sgrad__limit_search *search) {
+    if (search->options.limit.gpu) return sgrad__run_refuse_gpu(search);
     const bool spills = search->options.limit.spills;
     double other;
     const double least = sgrad__limit_least(search, &other);
@@ -167,20 +171,20 @@ static int place_homes(struct sgrad__run *run, int moved) {
     return error;
 }
 
-/* Chooses homes in the file and layers that are recomputed, and moves the homes. */
+/* Chooses homes in the file, or in main memory, and layers that are recomputed. Moves homes to the file. */
 static int choose(struct sgrad__run *run) {
     const struct sgrad__limit_search search = search_for(run);
     const struct sgrad__limit_choice choice = sgrad__limit_choose(&search);
     if (choice.moved < 0) return refuse(&search);
     run->batch.recomputation = choice.recomputation;
     run->batch.limit.moved = choice.moved;
-    run->batch.limit.bytes = search.bytes - sgrad__run_memory_use(run, choice.moved).other;
-    return run->batch.limit.spills ? place_homes(run, choice.moved) : 0;
+    run->batch.limit.bytes = search.bytes - search.use(run, choice.moved).other;
+    return run->batch.limit.spills && !run->batch.limit.gpu ? place_homes(run, choice.moved) : 0;
 }
 
 /* Returns true if a step, with the layers that are marked as recomputed now, fits within the limit of this rank. */
 static bool fits(struct sgrad__run *run) {
-    const struct sgrad__limit_search search = run->batch.limit.gpu ? sgrad__run_gpu_search(run) : search_for(run);
+    const struct sgrad__limit_search search = search_for(run);
     return !run->batch.limit.bytes || sgrad__limit_predict(&search, run->batch.limit.moved) < INFINITY;
 }
 
@@ -203,7 +207,7 @@ static int share_recomputed(struct sgrad__run *run, const double *before) {
     run->batch.recomputation = is;
     if (!failed || fits(run)) return 0;
     const struct sgrad__limit_search search = search_for(run);
-    return run->batch.limit.gpu ? sgrad__run_refuse_gpu(run) : refuse(&search);
+    return refuse(&search);
 }
 
 /* Reserves space for the copies of parameters and states that this rank writes to files: a checkpoint, a snapshot, and the
@@ -254,7 +258,8 @@ int sgrad__run_limit_memory(struct sgrad__run *run) {
     double *before = sgrad__limit_marks(run->graph);
     int error = 0;
     if (run->batch.limit.gpu) {
-        error = sgrad__run_limit_gpu_memory(run);
+        run->batch.evaluation_memory = sgrad__evaluation_memory(run);
+        error = choose(run);
     } else if (run->options.parallel.memory) {
         sgrad__run_measure_memory(run);
         error = choose(run);

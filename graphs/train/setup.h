@@ -258,10 +258,9 @@ struct sgrad__memory_use sgrad__run_memory_use(const struct sgrad__run *run, int
 int sgrad__run_check_gpu_limit(const struct sgrad__run *run);
 struct sgrad__memory_limit sgrad__run_gpu_limit(void);      /* without a number of bytes */
 int sgrad__run_open_gpu_limit(struct sgrad__run *run);
-int sgrad__run_limit_gpu_memory(struct sgrad__run *run);
-/* Returns the search for a step that fits. */
-struct sgrad__limit_search sgrad__run_gpu_search(struct sgrad__run *run);
+/* Returns the bytes on the GPU of run ARG that steps cannot use, with an evaluation, if MOVED homes are in main memory. */
+struct sgrad__memory_use sgrad__run_gpu_memory_use(void *arg, int moved);
 /* Logs and returns an error that names the lowest possible limit. */
-int sgrad__run_refuse_gpu(struct sgrad__run *run);
+int sgrad__run_refuse_gpu(const struct sgrad__limit_search *search);
 
 #endif
