@@ -176,7 +176,7 @@ def file_size(process, spill):
 
 
 def test_planned_again():
-    """A step that is planned again, because parameters are frozen, moves its data within the space of the one before."""
+    """A step that is planned again, because parameters are frozen, uses the space of the one before: the file hardly grows."""
     words, spill, out, sizes = (*RESNET, "--steps", 1000, "--freeze-after", "conv1*=1,layer1.*=2"), disk(), folder("frozen"), []
     process = start(command("train", *words, "--memory", f"{least(*words)}M", "--spill", spill, "--out", out))
     for steps in (2, 6, 10):        # an epoch has 4
@@ -184,7 +184,7 @@ def test_planned_again():
         sizes.append(file_size(process, spill))
     process.kill()
     process.wait()
-    assert (has_cuda() or sizes[0] > 10e6) and sizes == sizes[:1] * 3, sizes
+    assert (has_cuda() or sizes[0] > 10e6) and max(sizes) < 1.1 * sizes[0], sizes
 
 
 def test_refused():
