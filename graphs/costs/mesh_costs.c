@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 enum { PASSES = 3, IN_A_PIPE = 4, USUAL = 32 };
-static const double BUCKETS = 3.0 / 16;     /* fraction of parameters that are gathered, and of gradients, at a time */
+static const double BUCKETS = 6.0 / 24;     /* fraction of parameters that are gathered, and of gradients, at a time */
 
 struct pricer {
     const struct sgrad_graph *graph;

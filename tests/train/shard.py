@@ -13,6 +13,7 @@ from run import Skip, content, events, folder, losses, main, mpirun, ranks, star
 from split import SPLIT
 
 CONVNET = ("train", "--model", "lenet", "--data", "synthetic:16x16x3,10,240", "--batch", 24, "--micro-batch", 4, "--steps", 4, "--checkpoint-every", "2s")
+SIX_LAYERS = "gpt:layers=6,heads=4,width=128,context=24,vocabulary=256"
 
 
 def alike(count, what, *words, mesh=(), start=CONVNET):
@@ -191,7 +192,7 @@ def test_parameters_resumed():
 
 def test_memory_of_parameters():
     """Each of four ranks stores a quarter of weights and states. Of gradients and whole weights, few buckets are in memory."""
-    model = ("train", "--model", "gpt:layers=6,heads=4,width=128,context=24,vocabulary=256", *GPT[3:], "--batch", 8, "--optimizer", "adamw")
+    model = ("train", "--model", SIX_LAYERS, *GPT[3:], "--batch", 8, "--optimizer", "adamw")
 
     def kept(shard):
         out = folder("kept")
@@ -201,16 +202,16 @@ def test_memory_of_parameters():
 
     (whole, *_, all_of_it), (stored, least, taken, most) = kept("none"), kept("parameters")
     assert abs(4 * stored / whole - 1) < 0.02, (whole, stored)
-    assert 0.95 * least <= taken <= 1.05 * most and most < 0.6 * all_of_it, (least, taken, most, all_of_it)
+    assert 0.95 * least <= taken <= 1.05 * most and most < 0.7 * all_of_it, (least, taken, most, all_of_it)
 
 
 def test_bytes_of_parameters():
-    """A step gathers weights twice, but for the last bucket of forward, and scatters gradients once. The print has the bytes sent."""
+    """A step gathers weights twice, but for the last buckets of forward, and scatters gradients once. The print has the bytes sent."""
     if not os.path.exists(SPLIT):
         raise Skip(f"{SPLIT} is not built: cmocka is not installed")
 
     def said(*words):
-        return mpirun(4, [SPLIT, "whole", "", folder("bytes"), *map(str, words), "shared", GPT[2], f"text:{TEXT},{TOKENS}"])
+        return mpirun(4, [SPLIT, "whole", "", folder("bytes"), *map(str, words), "shared", SIX_LAYERS, f"text:{TEXT},{TOKENS}"])
 
     table = [(row[1], [int(number) for number in row[2].split()])
              for row in re.finditer(r"^(\S.*?) +((?:\d+ +){3}\d+)$", said("print").partition("bytes of this rank")[2], re.M)]

@@ -411,7 +411,7 @@ int64_t sgrad__bucket_bytes_of(const struct sgrad_graph *graph, const struct sgr
 }
 
 int64_t sgrad__weights_bucket_bytes(const struct sgrad_graph *graph, const struct sgrad_program_options *options) {
-    enum { PARTS = 16, LEAST = 4 * LEAST_BUCKET };
+    enum { PARTS = 24, LEAST = 4 * LEAST_BUCKET };
     int64_t bytes = 0;
     for (const struct sgrad__parameter *p = graph->parameter; p < graph->parameter + graph->parameter_count; p++)
         if (p->share.ranks) bytes += sgrad_shape_count(&p->kept_shape) * (int64_t)sizeof(float);

@@ -3,15 +3,15 @@
  * memory.
  *
  * The weights are divided into buckets, in the order of their first use; backward uses them in reverse order. A bucket is
- * gathered one bucket ahead of its use. Its weights take over the memory of a bucket that is not needed any more, so that
+ * gathered AHEAD buckets ahead of its use. Its weights take over the memory of a bucket that is not needed any more, so that
  * StarPU starts the all_gather only when all tasks that use the old content have ended. Five layers of equal size, a bucket
- * each:
+ * each, with AHEAD = 1:
  *
  *     program    gather a  gather b  a  gather c  b  gather d  c  gather e  d  gather b'  e  e'  d' …         ' in backward
  *     memory 0   a a a a a a a a a a a  c c c c c c c c c c c c c  e e e e e e e e e e e e e e e
  *     memory 1             b b b b b b b b b b b b  d d d d d d d d d d d d d d d d d d d d d d d d
  *
- * A weight that forward used in this or the previous bucket is not gathered again (d', e'). A rank sends its share, and
+ * A weight that forward used in this or the AHEAD previous buckets is not gathered again (d', e'). A rank sends its share, and
  * receives those of others, in buffers that get memory only then (sgrad__add_wait).
  *
  * Weights in another layout or type (packed, rounded) are made at the same place. If tasks only use these, the gathered weight
@@ -23,6 +23,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { AHEAD = 3 };             /* buckets that are gathered ahead of their use */
 
 /* A whole weight in forward or backward, or one that is made from it. */
 struct weight {
@@ -98,7 +100,7 @@ static int whole_of(struct gathering *g, int w, int i) {
     const int whole = g->weight[w].source < 0 ? w : g->weight[w].source, newest = g->newest[g->weight[whole].parameter];
     if (g->weight[whole].same != whole) return g->weight[whole].same;
     if (g->weight[whole].bucket >= 0) return whole;
-    if (newest >= 0 && g->weight[newest].last >= g->buckets - 2) return g->weight[whole].same = newest;
+    if (newest >= 0 && g->weight[newest].last >= g->buckets - 1 - AHEAD) return g->weight[whole].same = newest;
     put(g, whole, i);
     return whole;
 }
@@ -132,19 +134,19 @@ static void find_buckets(struct gathering *g) {
 static struct home *home_for(const struct gathering *g, size_t bytes, int k) {
     struct home *best = NULL;
     for (struct home *h = g->home; h < g->home + g->homes; h++) {
-        if (h->last > k - 2 || h->bytes > 2 * bytes || bytes > 2 * h->bytes) continue;
+        if (h->last >= k - AHEAD || h->bytes > 2 * bytes || bytes > 2 * h->bytes) continue;
         const bool fits = h->bytes >= bytes, other = best && best->bytes >= bytes;
         if (!best || (fits && !other) || (fits && h->bytes < best->bytes) || (!other && h->bytes > best->bytes)) best = h;
     }
     return best;
 }
 
-/* Gives weight W, of bucket K, memory. Returns true if tasks of bucket K - 2 have used this memory before. */
+/* Gives weight W, of bucket K, memory. Returns true if tasks of bucket K - AHEAD - 1 have used it before. */
 static bool place(struct gathering *g, const struct weight *w, int k) {
     struct sgrad__buffer *buffer = &g->p->buffer[w->buffer];
     const size_t bytes = sgrad_view_bytes(&buffer->view);
     struct home *home = w->sent ? NULL : home_for(g, bytes, k);
-    const bool follows = home && home->last == k - 2;
+    const bool follows = home && home->last == k - AHEAD - 1;
     buffer->lifetime = SGRAD_PERSISTENT;
     if (home) {
         buffer->follows = home->buffer;
@@ -282,16 +284,16 @@ static void find_scattered(struct gathering *g) {
         }
 }
 
-/* Makes the instructions from BEGIN on, which gather bucket K, wait for gradients: when layers use bucket K - 1, at most two
- * buckets of gradients may be in memory that are not summed yet. */
+/* Makes the instructions from BEGIN on, which gather bucket K, wait for gradients: when layers use bucket K - AHEAD, at most
+ * AHEAD buckets of gradients may be in memory that are not summed yet. */
 static void wait_for_gradients(struct gathering *g, int k, int begin) {
     int before = 0;
-    while (k && before < g->b->scatters && g->scattered[before] < g->first[k - 1]) before++;
-    if (before >= 2) sgrad__add_wait(g->b, begin, &g->b->scattered[before - 2], 1, SGRAD_R);
+    while (k >= AHEAD && before < g->b->scatters && g->scattered[before] < g->first[k - AHEAD]) before++;
+    if (before >= AHEAD) sgrad__add_wait(g->b, begin, &g->b->scattered[before - AHEAD], 1, SGRAD_R);
 }
 
 /* Appends the instructions that gather bucket K, and make weights from it. If none of its weights takes over memory of bucket
- * K - 2, it waits for the end of that bucket by another memory. */
+ * K - AHEAD - 1, it waits for the end of that bucket by another memory. */
 static void add_bucket(struct gathering *g, int k) {
     int *waits = sgrad_xcalloc(2 * (size_t)g->count + 1, sizeof *waits), waiting = 0;
     const int begin = g->p->instruction_count;
@@ -302,7 +304,7 @@ static void add_bucket(struct gathering *g, int k) {
             waits[waiting++] = g->weight[w].buffer;
         }
     for (int h = 0; h < g->homes && !follows; h++)
-        if (g->home[h].last == k - 2) {
+        if (g->home[h].last == k - AHEAD - 1) {
             waits[waiting++] = g->home[h].buffer;
             follows = true;
         }
@@ -314,7 +316,7 @@ static void add_bucket(struct gathering *g, int k) {
     free(waits);
 }
 
-/* Moves the instructions of each bucket, which are appended, before the first use of the previous bucket. */
+/* Moves the instructions of each bucket, which are appended, before the first use of the bucket that is AHEAD before. */
 static void add_all(struct gathering *g) {
     const int count = g->p->instruction_count;
     int *end = sgrad_xcalloc((size_t)g->buckets + 1, sizeof *end), at = 0, next = 0;
@@ -325,7 +327,7 @@ static void add_all(struct gathering *g) {
     }
     struct sgrad__instruction *list = sgrad_xcalloc((size_t)g->p->instruction_count, sizeof *list);
     for (int i = 0; i < count; i++) {
-        for (; next < g->buckets && (next == 0 || g->first[next - 1] <= i); next++) {
+        for (; next < g->buckets && (next < AHEAD || g->first[next - AHEAD] <= i); next++) {
             const int length = end[next + 1] - end[next];
             memcpy(&list[at], &g->p->instruction[end[next]], (size_t)length * sizeof *list);
             at += length;
