@@ -268,10 +268,16 @@ static char *add_block(struct sgrad_spill *spill, size_t bytes) {
     return block.memory;
 }
 
-/* Takes BYTES bytes from the first gap that has them, else from the end of the file, *END, which grows. Returns their start. */
+/* Takes BYTES bytes from the first gap that has them, else from the end of the file, *END, which grows; a gap at the end is used.
+ * Gaps are in the order of their addresses. Returns the start. */
 static off_t take(struct gap *gap, int gaps, off_t bytes, off_t *end) {
-    struct gap *g = gap;
+    struct gap *g = gap, *last = gaps ? &gap[gaps - 1] : NULL;
     while (g < gap + gaps && g->bytes < bytes) g++;
+    if (g == gap + gaps && last && last->at + last->bytes == *end) {
+        *end += bytes - last->bytes;
+        last->bytes = bytes;
+        g = last;
+    }
     off_t *start = g < gap + gaps ? &g->at : end;
     if (start != end) g->bytes -= bytes;
     *start += bytes;

@@ -64,10 +64,12 @@ int sgrad__run_reopen_program(struct sgrad__run *run, long done) {
     run->runner = NULL;
     run->program = NULL;
     sgrad__training_freeze(run->training, run->options.training.freeze, done);
-    if (sgrad__program_build(run->graph, &how, &run->program))
-        return sgrad_log_error(SGRAD_ENOMEM, "a step without the frozen parameters does not fit into %s; give more memory",
-                               run->batch.limit.gpu ? "--gpu-memory" : "--memory");
-    SGRAD_TRY(sgrad__program_allocate(run->program));
+    int error = sgrad__program_build(run->graph, &how, &run->program)
+                    ? sgrad_log_error(SGRAD_ENOMEM, "a step without the frozen parameters does not fit into %s; give more memory",
+                                      run->batch.limit.gpu ? "--gpu-memory" : "--memory")
+                    : sgrad__program_allocate(run->program);
+    if (!run->beside) error = sgrad__run_agree(run, error);     /* trials are built while other ranks train other trials */
+    if (error) return error;
     create_runner(run);
     return compare_program(run);
 }
