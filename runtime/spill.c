@@ -57,7 +57,7 @@ struct region {
 struct sgrad_spill {
     int file;                       /* -1: none, in a simulation or if RAM */
     bool ram;                       /* slots are in blocks of main memory */
-    off_t size;
+    off_t size;                     /* end of the last part of the file that is in use; the file may be longer */
     int blocks;
     struct block *block;
     char *folder;
@@ -268,16 +268,10 @@ static char *add_block(struct sgrad_spill *spill, size_t bytes) {
     return block.memory;
 }
 
-/* Takes BYTES bytes from the first gap that has them, else from the end of the file, *END, which grows; a gap at the end is used.
- * Gaps are in the order of their addresses. Returns the start. */
+/* Takes BYTES bytes from the first gap that has them, else from the end of the file, *END, which grows. Returns their start. */
 static off_t take(struct gap *gap, int gaps, off_t bytes, off_t *end) {
-    struct gap *g = gap, *last = gaps ? &gap[gaps - 1] : NULL;
+    struct gap *g = gap;
     while (g < gap + gaps && g->bytes < bytes) g++;
-    if (g == gap + gaps && last && last->at + last->bytes == *end) {
-        *end += bytes - last->bytes;
-        last->bytes = bytes;
-        g = last;
-    }
     off_t *start = g < gap + gaps ? &g->at : end;
     if (start != end) g->bytes -= bytes;
     *start += bytes;
@@ -332,7 +326,7 @@ static int by_address(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Joins adjacent gaps, and removes those without bytes. */
+/* Joins adjacent gaps. Removes those without bytes, and the one at the end of the file, so that the next slots begin there. */
 static void join_gaps(struct sgrad_spill *spill) {
     struct gap *last = NULL;
     qsort(spill->gap, (size_t)spill->gaps, sizeof *spill->gap, by_address);
@@ -342,6 +336,7 @@ static void join_gaps(struct sgrad_spill *spill) {
         else *(last = last ? last + 1 : spill->gap) = *g;
     }
     spill->gaps = last ? (int)(last - spill->gap) + 1 : 0;
+    if (last && last->at + last->bytes == spill->size) spill->size = last->at, spill->gaps--;
 }
 
 void sgrad_spill_free(struct sgrad_spill *spill, int first, int slots) {

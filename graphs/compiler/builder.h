@@ -355,6 +355,7 @@ void sgrad__bucket_free(struct sgrad_bucket *bucket);
 
 /* Returns the size of buckets in bytes: that of the options, or one chosen for all gradients; 0: no training, or no peers. */
 int64_t sgrad__bucket_bytes_of(const struct sgrad_graph *graph, const struct sgrad_program_options *options);
+enum { SGRAD__BUCKETS_AHEAD = 3 };      /* a bucket of weights is gathered so many buckets ahead of its use */
 /* Returns the size of buckets of weights that are gathered for each use: that of the options, or 1/24 of all of them, so that few
  * weights are in memory. Buckets of their gradients are not larger. */
 int64_t sgrad__weights_bucket_bytes(const struct sgrad_graph *graph, const struct sgrad_program_options *options);

@@ -52,7 +52,7 @@
  * Along axis "pipe", each rank computes consecutive layers (a pipeline stage). The graph does not specify the stages: the
  * boundaries are chosen by cost. A value that one stage produces and another one uses is sent between their ranks.
  *
- * Limits: Operations that split or gather values support at most 8 ranks along an axis.
+ * Limits: operations that split or gather values support at most 8 ranks along an axis.
  * A dropout layer on a shard must name the axes along which its input is split (.rows, .features). Batch norm needs whole
  * channels, and some optimizers (LARS, LAMB, Muon, K-FAC) need whole parameters: they reject split ones.
  *

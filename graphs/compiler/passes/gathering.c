@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AHEAD = 3 };             /* buckets that are gathered ahead of their use */
+enum { AHEAD = SGRAD__BUCKETS_AHEAD };
 
 /* A whole weight in forward or backward, or one that is made from it. */
 struct weight {

@@ -239,7 +239,8 @@ static int *find_turns(const struct sgrad__program *program, bool late) {
 /* Returns, by instruction, the turn until which a late receiver may leave a message that is sent there: the end of the step. If
  * messages wait (sgrad__add_wait), ranks need each other's messages all the time: the WAITS-th next wait. */
 static int *find_ends(const struct sgrad__program *program, const int *turn) {
-    enum { WAITS = 12 };        /* of about four buckets: each waits for memory, for gradients, and for its own gradient */
+    /* Of the buckets in memory: each waits for memory, for gradients, and for its own gradient. */
+    enum { WAITS = 3 * (SGRAD__BUCKETS_AHEAD + 1) };
     const int count = program->instruction_count;
     int *end = sgrad_xcalloc((size_t)count + 1, sizeof *end), next[WAITS];
     for (int w = 0; w < WAITS; w++) next[w] = count - 1;
