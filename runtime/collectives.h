@@ -64,8 +64,8 @@ void sgrad_ranks_widen(void);
  *     data 1          3  4  5        along data:   0 3, 1 4, and 2 5
  *
  * An axis may be a square or a cube. tensor=2d:2 stands for the axes tensor.samples and tensor, of 2 ranks each. tensor=3d:2 adds
- * the axis tensor.features. Ranks that differ along the data axis, which gets the remaining ranks, or along a .samples axis
- * process different samples. */
+ * the axis tensor.features. Ranks that differ along the data axis, which gets the remaining ranks, along another axis of
+ * samples, or along a .samples axis process different samples. */
 #define SGRAD_MAX_AXES 6
 struct sgrad_axis {
     char name[16];
@@ -77,9 +77,10 @@ struct sgrad_mesh {
     int axes;
     struct sgrad_axis axis[SGRAD_MAX_AXES];
 };
-/* Parses "data=2,tensor=3", "data=2,tensor=1d:3" or "tensor=2d:2". If axis REST is not named, it becomes the first axis and gets
- * the remaining ranks. SGRAD_EINVAL: syntax error, duplicate axis, or too many axes or ranks. */
-int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh);
+/* Parses "data=2,tensor=3", "data=2,tensor=1d:3" or "tensor=2d:2". SAMPLED lists the axes whose ranks process different samples,
+ * up to a NULL. If the first of these is not named, it becomes the first axis of the mesh, and gets the remaining ranks.
+ * SGRAD_EINVAL: syntax error, duplicate axis, or too many axes or ranks. */
+int sgrad_mesh_parse(const char *text, const char *const *sampled, struct sgrad_mesh *mesh);
 int sgrad_mesh_fit(struct sgrad_mesh *mesh, int ranks);     /* fits the mesh to RANKS ranks; SGRAD_EINVAL: impossible */
 #define SGRAD_MESH_TEXT 160
 const char *sgrad_mesh_text(const struct sgrad_mesh *mesh, char text[SGRAD_MESH_TEXT]);     /* "data=2,tensor=2d:2" */

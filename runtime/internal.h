@@ -58,6 +58,7 @@ void sgrad__ranks_close(void);                                                  
  * data, which the caller must free, and sets *BYTES to their size. On all other ranks, returns NULL. */
 char *sgrad__rank_deliver(int from, const void *data, size_t *bytes);
 extern int sgrad__message_limit;    /* maximum count of an MPI call: bytes of a message, elements of a sum; tests lower it */
+void sgrad__messages_count(int64_t bytes, bool sent);  /* counts a message of a counted tensor between two ranks */
 /* A sum of TENSOR over all ranks, computed by a library, and the functions of such a library. All ranks must begin their sums in
  * the same order (allreduce.c). */
 struct sgrad__sum {

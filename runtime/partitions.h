@@ -38,6 +38,15 @@ void sgrad_tensor_unpartition(struct sgrad_tensor *whole, int parts, struct sgra
 int sgrad_tensor_create_in(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape, const struct sgrad_tensor *block,
                            size_t offset, struct sgrad_tensor **tensor);
 
+/* Messages of a counted tensor have only its bytes in use. Its bytes are equal rows, each of which starts with this header.
+ * Kernels write it before a message is sent. */
+struct sgrad_counted {
+    int64_t used;       /* bytes of the row in use, from its beginning on, this header included */
+    int64_t row;        /* bytes of the row */
+};
+/* Makes TENSOR, which no task has used and which other tensors do not share, counted. All ranks of a message must do so. */
+void sgrad_tensor_set_counted(struct sgrad_tensor *tensor);
+
 #ifdef __cplusplus
 }
 #endif

@@ -157,7 +157,7 @@ struct sgrad_tensor {
     enum sgrad_lifetime lifetime;
     struct _starpu_data_state *handle;      /* starpu_data_handle_t */
     void *home;                             /* host buffer, only if persistent; access it with read and write */
-    bool borrows, paged, mapped;            /* it belongs to another tensor; is from mmap; is a part of a file (spill.h) */
+    bool borrows, paged, mapped, counted;   /* belongs to another; from mmap; part of a file (spill.h); see partitions.h */
     int64_t at;                             /* its first byte in this file */
     int node;                               /* StarPU's memory node of HOME; 0: main memory; else a GPU (gpu_memory.h) */
 };

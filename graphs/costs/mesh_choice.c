@@ -52,7 +52,7 @@ static int build_on(struct sgrad__run *run, int (*build)(struct sgrad__run *run)
     run->training = NULL;
     run->graph = NULL;
     run->model_text = NULL;
-    SGRAD_TRY(sgrad_mesh_parse(text, SGRAD__DATA, &run->parallel.mesh));
+    SGRAD_TRY(sgrad__mesh_parse(text, &run->parallel.mesh));
     SGRAD_TRY(sgrad_mesh_fit(&run->parallel.mesh, ranks));
     return build(run);
 }

@@ -114,6 +114,10 @@ bool sgrad__graph_uses(const struct sgrad_graph *graph, const struct sgrad_axis 
     return false;
 }
 
+int sgrad__mesh_parse(const char *text, struct sgrad_mesh *mesh) {
+    return sgrad_mesh_parse(text, (const char *const[]){ SGRAD__DATA, SGRAD__EXPERT, NULL }, mesh);
+}
+
 void sgrad_graph_partition(struct sgrad_graph *graph, const char *name, const char *axis, int dimension) {
     sgrad_graph_split_sections(graph, name, axis, dimension, 1);
 }

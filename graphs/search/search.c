@@ -58,7 +58,7 @@ static int count_ranks(struct sgrad__trial *trial) {
     if (!strcmp(trial->options.parallel.mesh, "auto"))
         return COMMON_ERROR(s, "candidate %s: mesh auto is not supported; give the numbers of ranks, for example tensor=1d:2",
                             trial->name);
-    SGRAD_TRY(sgrad_mesh_parse(trial->options.parallel.mesh, SGRAD__DATA, &mesh));
+    SGRAD_TRY(sgrad__mesh_parse(trial->options.parallel.mesh, &mesh));
     for (int i = 0; i < mesh.axes; i++) trial->ranks *= mesh.axis[i].ranks ? mesh.axis[i].ranks : 1;
     if (trial->ranks & (trial->ranks - 1))
         return COMMON_ERROR(s,

@@ -11,7 +11,7 @@
 
 int sgrad__run_open_mesh(struct sgrad__run *run) {
     if (!run->options.parallel.mesh || sgrad__run_mesh_is_open(run)) return 0;
-    SGRAD_TRY(sgrad_mesh_parse(run->options.parallel.mesh, SGRAD__DATA, &run->parallel.mesh));
+    SGRAD_TRY(sgrad__mesh_parse(run->options.parallel.mesh, &run->parallel.mesh));
     static const char *const lines[] = { SGRAD__PIPE, SGRAD__CONTEXT };
     for (int i = 0; i < 2; i++) {
         const struct sgrad_axis *line = sgrad_mesh_axis(&run->parallel.mesh, lines[i]);

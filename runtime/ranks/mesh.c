@@ -50,7 +50,8 @@ static bool add_axes(struct sgrad_mesh *mesh, const char *text, size_t length) {
     return axis.dimensions < 3 || add_side(mesh, &axis, "features", false);
 }
 
-int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh) {
+int sgrad_mesh_parse(const char *text, const char *const *sampled, struct sgrad_mesh *mesh) {
+    const char *rest = sampled[0];
     struct sgrad_mesh named = { 0 }, whole = { .axes = 1, .axis = { { .dimensions = 1 } } };
     bool good = true;
     for (const char *at = text; good; at++) {
@@ -72,7 +73,10 @@ int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh
                                "tensor=2d:2, tensor=3d:2)",
                                text, rest);
     *mesh = whole;
-    mesh->axis[find(mesh, rest)].samples = true;
+    for (int i = 0; sampled[i]; i++) {
+        const int axis = find(mesh, sampled[i]);
+        if (axis >= 0) mesh->axis[axis].samples = true;
+    }
     return 0;
 }
 

@@ -33,15 +33,23 @@ static atomic_llong sent_bytes, carried_bytes;
 int64_t sgrad_sent_bytes(void) { return sent_bytes; }
 int64_t sgrad_remote_bytes(void) { return carried_bytes; }
 
-static void count(const struct sgrad_message *message) {
-    if (message->peer != sgrad__world.rank) atomic_fetch_add(&carried_bytes, (long long)sgrad_view_bytes(&message->tensor->view));
+void sgrad__messages_count(int64_t bytes, bool sent) {
+    if (sent) atomic_fetch_add(&sent_bytes, (long long)bytes);
+    atomic_fetch_add(&carried_bytes, (long long)bytes);
+}
+
+/* Counted tensors are counted when they are packed (counted.c). */
+static void count(const struct sgrad_message *message, bool sent) {
+    const long long bytes = (long long)sgrad_view_bytes(&message->tensor->view);
+    if (message->tensor->counted) return;
+    if (sent) atomic_fetch_add(&sent_bytes, bytes);
+    if (message->peer != sgrad__world.rank) atomic_fetch_add(&carried_bytes, bytes);
 }
 
 int sgrad_send(const struct sgrad_message *message) {
     const struct sgrad_message to = SGRAD_SIMULATED ? sgrad__simulation_message(*message) : *message;
     SGRAD_TRY(check_length(message));
-    atomic_fetch_add(&sent_bytes, (long long)sgrad_view_bytes(&message->tensor->view));
-    count(message);
+    count(message, true);
     if (starpu_mpi_isend_detached_prio(message->tensor->handle, to.peer, to.tag, message->priority, MPI_COMM_WORLD, message->done,
                                        message->arg))
         return sgrad_log_error(SGRAD_EDEVICE, "tensor %s: StarPU cannot send it to rank %d", message->tensor->name,
@@ -53,7 +61,7 @@ int sgrad_send(const struct sgrad_message *message) {
 int sgrad_receive(const struct sgrad_message *message) {
     const struct sgrad_message from = SGRAD_SIMULATED ? sgrad__simulation_message(*message) : *message;
     SGRAD_TRY(check_length(message));
-    count(message);
+    count(message, false);
     if (starpu_mpi_irecv_detached_prio(message->tensor->handle, from.peer, from.tag, message->priority, MPI_COMM_WORLD,
                                        message->done, message->arg))
         return sgrad_log_error(SGRAD_EDEVICE, "tensor %s: StarPU cannot receive it from rank %d", message->tensor->name,

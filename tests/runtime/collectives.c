@@ -324,11 +324,13 @@ static void crowded_hosts(void **state) {
 }
 
 /* Neighbours are along the last axis; the axis that takes what is left comes first, unless it is named elsewhere. */
+static const char *const sampled[] = { "rest", NULL };
+
 static void ranks_on_a_mesh(void **state) {
     (void)state;
     struct sgrad_mesh mesh;
     int member[24];
-    assert_done(sgrad_mesh_parse("a=3,b=2", "rest", &mesh));
+    assert_done(sgrad_mesh_parse("a=3,b=2", sampled, &mesh));
     assert_done(sgrad_mesh_fit(&mesh, 24));
     const struct sgrad_axis *rest = sgrad_mesh_axis(&mesh, "rest"), *a = sgrad_mesh_axis(&mesh, "a"),
                             *b = sgrad_mesh_axis(&mesh, "b");
@@ -352,7 +354,7 @@ static void ranks_on_a_mesh(void **state) {
     assert_equal(member[2], 8);
     assert_equal(member[7], 21);
 
-    assert_done(sgrad_mesh_parse("a=2,rest=3", "rest", &mesh));
+    assert_done(sgrad_mesh_parse("a=2,rest=3", sampled, &mesh));
     assert_done(sgrad_mesh_fit(&mesh, 6));
     assert_int_equal(sgrad_mesh_index(&mesh, 2, 4), 1);
 }
@@ -368,7 +370,7 @@ static void squares_and_cubes(void **state) {
     struct sgrad_mesh mesh;
     char text[SGRAD_MESH_TEXT];
     for (size_t i = 0; i < sizeof are / sizeof *are; i++) {
-        assert_done(sgrad_mesh_parse(are[i].text, "rest", &mesh));
+        assert_done(sgrad_mesh_parse(are[i].text, sampled, &mesh));
         assert_done(sgrad_mesh_fit(&mesh, are[i].ranks));
         assert_int_equal(mesh.axes, are[i].axes);
         assert_string_equal(sgrad_mesh_text(&mesh, text), are[i].whole);
@@ -386,14 +388,14 @@ static void meshes_that_are_none(void **state) {
                                          "a=3d:1,b=3d:1", "alongname=2d:2" };
     struct sgrad_mesh mesh;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        if (sgrad_mesh_parse(wrong[i], "rest", &mesh) != SGRAD_EINVAL) fail_msg("'%s' is taken", wrong[i]);
+        if (sgrad_mesh_parse(wrong[i], sampled, &mesh) != SGRAD_EINVAL) fail_msg("'%s' is taken", wrong[i]);
     for (int ranks = 5; ranks < 8; ranks += 2) {
-        assert_done(sgrad_mesh_parse("a=2,rest=3", "rest", &mesh));
+        assert_done(sgrad_mesh_parse("a=2,rest=3", sampled, &mesh));
         assert_int_equal(sgrad_mesh_fit(&mesh, ranks), SGRAD_EINVAL);
-        assert_done(sgrad_mesh_parse("a=2", "rest", &mesh));
+        assert_done(sgrad_mesh_parse("a=2", sampled, &mesh));
         assert_int_equal(sgrad_mesh_fit(&mesh, ranks), SGRAD_EINVAL);
     }
-    assert_done(sgrad_mesh_parse("a=32768,b=32768,c=32768", "rest", &mesh));
+    assert_done(sgrad_mesh_parse("a=32768,b=32768,c=32768", sampled, &mesh));
     assert_int_equal(sgrad_mesh_fit(&mesh, 4), SGRAD_EINVAL);
 }
 
