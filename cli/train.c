@@ -190,7 +190,8 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(parallel.no_cuda_graphs) },
     { "mesh", "AXIS=N,...",
       "mesh of ranks: data parallelism (data=N), pipeline parallelism (pipe=P), and tensor parallelism on P ranks (tensor=1d:P), "
-      "QxQ ranks (2d:Q) or QxQxQ ranks (3d:Q); context parallelism (context=N) splits the tokens of samples; example: "
+      "QxQ ranks (2d:Q) or QxQxQ ranks (3d:Q); context parallelism (context=N) splits the tokens of samples, and expert "
+      "parallelism (expert=N) divides the experts of mixtures; example: "
       "data=2,pipe=2,tensor=1d:2; auto: the mesh with the lowest estimated cost",
       &sgrad__text, SGRAD__FIELD(parallel.mesh) },
     { "shard", "none|optimizer|gradients|parameters",

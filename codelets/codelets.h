@@ -93,6 +93,7 @@ enum sgrad_move {
     SGRAD_MOVE_REDUCE,          /* the root gets the sum over all ranks; the others get zeros */
     SGRAD_MOVE_BROADCAST,       /* every rank gets the root's value */
     SGRAD_MOVE_SHIFT,           /* every rank gets the value of the previous rank; the first rank, that of the last */
+    SGRAD_MOVE_ALL_TO_ALL,      /* from SHARD to SHARD: every rank gets its shard of each rank, as that rank's SHARD */
     SGRAD_MOVE_UNSHIFT,         /* every rank gets the value of the next rank; the last rank, that of the first */
 };
 

@@ -36,7 +36,7 @@ static struct sgrad_parameter matrix(const struct sgrad_experts *attrs, const ch
 }
 
 static int infer(struct sgrad_signature *signature, void *attributes) {
-    const struct sgrad_experts *attrs = attributes;
+    struct sgrad_experts *attrs = attributes;
     const struct sgrad_shape *x = &signature->x[0].shape, *w = &signature->x[1].shape;
     char text[2][SGRAD_SHAPE_TEXT];
     bool fits = x->rank >= 2 && w->rank == x->rank;
@@ -50,6 +50,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
                                "%s: experts: active=%d must be from 1 to the number of experts, %d%s, and features=%d at least 1",
                                signature->layer, attrs->active, (int)count, attrs->single ? ", which must be 1" : "",
                                attrs->features);
+    if (attrs->expected == 0) attrs->expected = (float)attrs->active;
     const bool one = attrs->single;
     signature->y.shape = *x;
     signature->p[0] = matrix(attrs, one ? "gate_proj.weight" : "experts.*.gate_proj.weight", count, hidden, width,
@@ -65,6 +66,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
 struct sizes {
     int64_t rows, width, experts, hidden;       /* N·…, C, E, F */
     int active;
+    float expected;
     enum sgrad_dtype type;
 };
 
@@ -74,7 +76,7 @@ static struct sizes sizes_of(const struct sgrad_args *args) {
     const struct sgrad_shape *x = &args->view[0].shape, *w = &args->view[1].shape;
     const int64_t width = x->dim[x->rank - 1];
     return (struct sizes){ sgrad_shape_count(x) / width, width, w->dim[w->rank - 1], attrs->features, attrs->active,
-                           args->view[0].dtype };
+                           attrs->expected, args->view[0].dtype };
 }
 
 /* ---- workspace --------------------------------------------------------------------------------------------------- */
@@ -255,10 +257,10 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
 
 /* ---- the record -------------------------------------------------------------------------------------------------- */
 
-/* The work of the active experts only. */
+/* The work of the active experts only; an estimate, if rows are sent here that have fewer of them. */
 static double forward_flops(const struct sgrad_args *args) {
     const struct sizes is = sizes_of(args);
-    return 6.0 * (double)(is.rows * is.active) * (double)(is.width * is.hidden);
+    return 6.0 * (double)is.rows * (double)is.expected * (double)(is.width * is.hidden);
 }
 static double backward_flops(const struct sgrad_args *args) { return 2 * forward_flops(args); }
 

@@ -18,6 +18,7 @@ struct sgrad__buffer {
     struct sgrad_view view;
     enum sgrad_lifetime lifetime;
     int copies; /* one tensor per step in flight for inputs, which are read ahead; else 1; 0: no separate memory */
+    bool counted;                                       /* messages have only its bytes in use (sgrad_tensor_set_counted) */
     bool lent;                                          /* external: its tensor belongs to the graph or to the caller */
     bool rows;                                          /* dimension 0 is the samples of a micro-batch */
     int result_of;                                      /* node whose result is stored in it for backward; -1: none */

@@ -49,6 +49,9 @@
  * Ranks along axis "context" have different rows (tokens) of the same samples, struct sgrad_zigzag. Operations context_rows and
  * ring_attention, and the attributes .axis of positions, are for such networks: their other layers use each row alone.
  *
+ * Ranks along axis "expert" have different samples, and different experts of mixtures. Operations dispatch and combine send rows
+ * to the ranks of their experts, and results back.
+ *
  * Along axis "pipe", each rank computes consecutive layers (a pipeline stage). The graph does not specify the stages: the
  * boundaries are chosen by cost. A value that one stage produces and another one uses is sent between their ranks.
  *

@@ -12,8 +12,8 @@
 int sgrad__run_open_mesh(struct sgrad__run *run) {
     if (!run->options.parallel.mesh || sgrad__run_mesh_is_open(run)) return 0;
     SGRAD_TRY(sgrad__mesh_parse(run->options.parallel.mesh, &run->parallel.mesh));
-    static const char *const lines[] = { SGRAD__PIPE, SGRAD__CONTEXT };
-    for (int i = 0; i < 2; i++) {
+    static const char *const lines[] = { SGRAD__PIPE, SGRAD__CONTEXT, SGRAD__EXPERT };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         const struct sgrad_axis *line = sgrad_mesh_axis(&run->parallel.mesh, lines[i]);
         if (line && line->dimensions > 1)
             return sgrad_log_error(SGRAD_EINVAL, "mesh %s: %s must have one dimension, like %s=%d", run->options.parallel.mesh,
@@ -31,8 +31,14 @@ static int cut_into_stages(struct sgrad__run *run) {
     return 0;
 }
 
-/* Returns an error if ranks with the same samples do not divide any work: they would compute the same twice. */
+/* Returns an error if ranks of axis expert have no experts, or if ranks with the same samples do not divide any work: they would
+ * compute the same twice. */
 static int check_axes(const struct sgrad__run *run) {
+    const struct sgrad_axis *expert = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__EXPERT);
+    if (expert && expert->ranks > 1 && !sgrad__graph_uses(run->graph, expert))
+        return sgrad_log_error(SGRAD_EINVAL, "mesh %s: model %s has no experts to divide over axis " SGRAD__EXPERT
+                                             "; use axis data",
+                               run->options.parallel.mesh, run->model->name);
     for (const struct sgrad_axis *axis = run->parallel.mesh.axis; axis < run->parallel.mesh.axis + run->parallel.mesh.axes;
          axis++)
         if (!axis->samples && axis->ranks > 1 && !sgrad__graph_uses(run->graph, axis) && strcmp(axis->name, SGRAD__PIPE))

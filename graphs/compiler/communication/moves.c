@@ -85,6 +85,20 @@ static void to_before(struct sgrad_builder *builder, const struct place *place, 
     shift(builder, place, *from, to, -1);
 }
 
+/* Messages between two ranks have the same tag in both directions. Shards are counted. */
+static void swap_pieces(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
+    const int count = place->group.count;
+    to[place->here] = from[place->here];
+    for (int i = 1; i < count; i++) {
+        const int after = (place->here + i) % count, before = (place->here + count - i) % count;
+        const int64_t tag = sgrad__next_tag(builder);
+        sgrad__add_send(builder, from[after], place->group.rank[after], tag, SGRAD__PRIORITY_CHAIN, place->name);
+        to[before] = sgrad__add_receive(builder, builder->p->buffer[from[before]].view, place->group.rank[before], tag,
+                                        SGRAD__PRIORITY_CHAIN, place->name);
+        builder->p->buffer[from[after]].counted = builder->p->buffer[to[before]].counted = true;
+    }
+}
+
 static struct place place_of(struct sgrad_builder *builder, int n) {
     const struct sgrad__node *node = &builder->g->node[n];
     const unsigned axis = sgrad_mesh_bit(&builder->g->mesh, node->is.axis);
@@ -102,6 +116,7 @@ static void add(struct sgrad_builder *b, int n, enum sgrad_move move, const int 
         [SGRAD_MOVE_PAD] = put_own,
         [SGRAD_MOVE_REDUCE] = add_at_root,
         [SGRAD_MOVE_BROADCAST] = copy_root,
+        [SGRAD_MOVE_ALL_TO_ALL] = swap_pieces,
         [SGRAD_MOVE_SHIFT] = to_next,
         [SGRAD_MOVE_UNSHIFT] = to_before,
     };
@@ -134,6 +149,6 @@ void sgrad__add_move(struct sgrad_builder *builder, int n, const struct sgrad_ta
     add(builder, n, task->move, before, after);
     for (int i = 0; i < (joined ? node->is.axis->ranks : 1); i++) {
         int *slot = &to[i * builder->micros];
-        *slot = *slot < 0 ? after[i] : sgrad__add_sum(builder, (int[]){ *slot, after[i] }, 2, node->name);
+        *slot = cut || *slot < 0 ? after[i] : sgrad__add_sum(builder, (int[]){ *slot, after[i] }, 2, node->name);
     }
 }

@@ -131,18 +131,19 @@ static struct shelf *shelf_for(struct shelves *shelves, size_t bytes, int berth,
     return best;
 }
 
-/* Marks the buffers of messages. Their memory must not be larger than their content, because a message must have the same number
- * of bytes on both ranks. */
-static void keep_messages(const struct sgrad__program *program, bool *kept) {
-    for (int i = 0; i < program->instruction_count; i++)
+/* Marks the buffers of messages, or only of counted ones. Their memory must not be larger than their content, because a message
+ * must have the same number of bytes on both ranks. */
+static void keep_messages(const struct sgrad__program *program, bool all, bool *kept) {
+    for (int i = 0; i < program->instruction_count && all; i++)
         if (sgrad__is_message(program->instruction[i].call)) kept[program->instruction[i].operand[0]] = true;
+    for (int b = 0; b < program->buffer_count; b++) kept[b] |= program->buffer[b].counted;
 }
 
 void sgrad__share_memory(struct sgrad__program *program, int distance, bool little, bool for_good) {
     struct shelves shelves = { 0 };
     bool *seen = sgrad_xcalloc((size_t)program->buffer_count, sizeof *seen),
          *kept = sgrad_xcalloc((size_t)program->buffer_count, sizeof *kept);
-    if (little) keep_messages(program, kept);
+    keep_messages(program, little, kept);
     for (int i = 0; i < program->instruction_count; i++) {
         struct sgrad__instruction *in = &program->instruction[i];
         const int berth = in->micro % distance;
@@ -380,6 +381,7 @@ int sgrad__program_allocate(struct sgrad__program *program) {
                                              &buffer->tensor[0]));
         for (int c = 0; c < buffer->copies && !buffer->lent && !buffer->placed; c++)
             SGRAD_TRY(sgrad_tensor_create(buffer->name, is.dtype, is.shape, buffer->lifetime, &buffer->tensor[c]));
+        if (buffer->counted && buffer->tensor[0]) sgrad_tensor_set_counted(buffer->tensor[0]);
     }
     for (int i = 0; i < program->buffer_count; i++)
         if (program->buffer[i].follows >= 0) program->buffer[i].tensor[0] = program->buffer[program->buffer[i].follows].tensor[0];

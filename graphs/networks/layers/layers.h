@@ -5,6 +5,7 @@
 
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/attention.h"
+#include "codelets/ops/experts.h"
 #include "codelets/ops/linear.h"
 #include "graphs/networks/networks.h"
 
@@ -97,6 +98,15 @@ int sgrad__check_split(struct sgrad_graph *graph, const char *what, int count, b
 #define SGRAD__CONTEXT "context"
 int sgrad__check_context(struct sgrad_graph *graph, int tokens);
 int sgrad__context_rows(struct sgrad_graph *graph, const char *name, int x);
+
+/* Ranks along axis expert have different samples, and each has E/P of the E experts of a mixture. Returns the mixture NAME of X
+ * (N,T,C), with the weights of the experts (N,T,E); attributes as of experts. On one rank it is that operation. Otherwise the
+ * rows are sent to the ranks of their experts, and the results return (D. Lepikhin et al., GShard, 2020):
+ *
+ *     x (N,T,C) ── dispatch ── (N,P·T,C) ── experts (E/P) ── (N,P·T,C) ── combine ── (N,T,C)
+ *
+ * A number of experts that cannot be divided fails the model with the nearest numbers that can. */
+int sgrad__split_experts(struct sgrad_graph *graph, const char *name, int x, int weights, struct sgrad_experts attrs);
 
 /* Self-attention NAME, with the inputs and attributes of operation attention. If it is causal and samples have several documents
  * (sgrad_graph_documents), it is document_attention. If it is causal and the mesh has an axis context, it is ring_attention. */

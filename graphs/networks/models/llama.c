@@ -170,8 +170,9 @@ static int mixture(struct sgrad_graph *graph, const char *mlp, int x, struct siz
                                     .deviation = DEVIATION);
     const int weights = sgrad_graph_apply(graph, &sgrad_router_op, SGRAD__NAME("%s.gate/router", mlp), &numbers, 1, &is->router);
     is->numbers[is->mixtures++] = numbers;
-    const int y = sgrad_layer(graph, experts, SGRAD__NAME("%s/experts", mlp), (x, weights), .features = is->hidden,
-                              .active = is->router.active, .deviation = DEVIATION, .last_deviation = is->last_deviation);
+    const int y = sgrad__split_experts(graph, SGRAD__NAME("%s/experts", mlp), x, weights,
+                                       (struct sgrad_experts){ .features = is->hidden, .active = is->router.active,
+                                                               .deviation = DEVIATION, .last_deviation = is->last_deviation });
     if (!is->shared) return y;
     return sgrad_layer(graph, add, SGRAD__NAME("%s.add", mlp), (y, shared_expert(graph, mlp, x, is)), 0);
 }

@@ -191,7 +191,7 @@ static void heed(struct sgrad_train_options *options, const char *word) {
     else if (!strcmp(word, "shared")) options->parallel.shard = "parameters";
     else if (!strcmp(word, "normed")) with_norm = true;
     else if (strstr(word, ".json")) options->parallel.network = word;
-    else if (!strncmp(word, "gpt:", 4)) options->model.custom = NULL, options->model.name = word;
+    else if (!strncmp(word, "gpt:", 4) || !strncmp(word, "llama:", 6)) options->model.custom = NULL, options->model.name = word;
     else if (!strncmp(word, "text:", 5))
         options->data.name = word, options->training.batch = 4, options->training.micro_batch = 1;
     else options->training.steps = atol(word);
