@@ -1,7 +1,7 @@
 """--mesh context=N: ranks that have different tokens of the same samples compute the losses, gradients and files of one rank, together
-with the axes data, tensor and pipe, with documents, experts and adapters; a run can be resumed with another mesh; --print lists the
-memory and the messages, which equal the formulas of docs/scale/parallelism.md and the bytes sent; lengths that cannot be split are
-refused."""
+with the axes data, tensor and pipe, with documents, experts and adapters; a run can be resumed with another mesh; layers share the memory
+of blocks; --print lists the memory and the messages, which equal the formulas of docs/scale/parallelism.md and the bytes sent; lengths
+that cannot be split are refused."""
 import os
 import re
 
@@ -140,6 +140,19 @@ def test_bytes():
         assert counted[1] - counted[0] == table["total"][3], (count, precision, counted, table["total"])
     for count in 2, 4:
         assert abs(count * made[count, ()] / made[1, ()] - 1) < 0.01, made
+
+
+def test_memory():
+    """Blocks of all layers use the same memory, also if layers are recomputed. The losses of many layers remain those of one rank."""
+    model = f"gpt:layers={{}},heads=2,width=16,context={TOKENS * 8},vocabulary=256"
+    data = ("--data", f"text:{TEXT},{TOKENS * 8}", "--micro-batch", 1)
+    for more in (), ("--recompute",):
+        needs = {}
+        for layers in 2, 8:
+            said = ranks(4, "train", "--model", model.format(layers), *TRAIN, *data, *more, "--mesh", "context=4", "--print")
+            needs[layers] = float(re.search(r"^memory .* ([\d.]+) messages", said, re.M)[1])
+        assert needs[8] < 2 * needs[2], (more, needs)
+        equal(model.format(8), *MESHES[1], *data, *more)
 
 
 def test_chosen():

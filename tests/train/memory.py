@@ -48,9 +48,10 @@ def test_muon():
 
 
 def test_meshes():
-    for count, mesh in ((2, "tensor=1d:2"), (4, "tensor=2d:2"), (8, "tensor=3d:2"), (2, "pipe=2")):
+    for count, mesh in ((2, "tensor=1d:2"), (4, "tensor=2d:2"), (8, "tensor=3d:2"), (2, "pipe=2"), (2, "context=2")):
         alike(count, *GPT, "--mesh", mesh)
-    alike(2, *GPT, "--mesh", "pipe=2", "--recompute")
+    for mesh in "pipe=2", "context=2":
+        alike(2, *GPT, "--mesh", mesh, "--recompute")
 
 
 if __name__ == "__main__":

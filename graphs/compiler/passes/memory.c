@@ -98,87 +98,135 @@ void sgrad__hold_back(struct sgrad_builder *builder) {
 
 enum { SMALL = 64 << 10 };      /* bytes: buffers up to this size are not freed */
 
+/* Buffers with the same memory have the same form. Messages must have the same number of bytes on both ranks, so their memory must
+ * not be larger than their content. Counted tensors (partitions.h) are messages, and never other buffers. */
+enum form { ANY, MESSAGE, COUNTED };
+
 /* Free buffers of one size, for micro-batches that use the same memory (berth: their number modulo DISTANCE). */
 struct shelf {
     size_t bytes;
     int berth;
+    enum form form;
     int count, *buffer;
 };
 
+/* SENT: buffers that the last instructions, messages, have used last, and the micro-batches of these messages. */
 struct shelves {
-    int count;
+    int count, sent_count;
     struct shelf *shelf;
+    struct sent {
+        int buffer, micro;
+    } *sent;
 };
 
-static struct shelf *shelf_of(struct shelves *shelves, size_t bytes, int berth) {
-    for (int i = 0; i < shelves->count; i++)
-        if (shelves->shelf[i].bytes == bytes && shelves->shelf[i].berth == berth) return &shelves->shelf[i];
+struct sharing {
+    struct sgrad__program *p;
+    int distance;
+    bool little, for_good, *seen;       /* seen: by buffer */
+    enum form *form;                    /* by buffer */
+    struct shelves shelves;
+};
+
+static struct shelf *shelf_of(struct shelves *shelves, size_t bytes, int berth, enum form form) {
+    for (struct shelf *at = shelves->shelf; at < shelves->shelf + shelves->count; at++)
+        if (at->bytes == bytes && at->berth == berth && at->form == form) return at;
     shelves->shelf = sgrad_array_grow(shelves->shelf, shelves->count, sizeof *shelves->shelf);
-    shelves->shelf[shelves->count] = (struct shelf){ .bytes = bytes, .berth = berth };
+    shelves->shelf[shelves->count] = (struct shelf){ .bytes = bytes, .berth = berth, .form = form };
     return &shelves->shelf[shelves->count++];
 }
 
-/* Returns the free buffers to use for BYTES of BERTH: those of this size; if LITTLE is set, else those of the next larger size,
- * or of the largest size that exists, which are enlarged. NULL: there are none. */
-static struct shelf *shelf_for(struct shelves *shelves, size_t bytes, int berth, bool little) {
+/* Returns the free buffers to use for BYTES of BERTH: those of this size; if LITTLE is set and FORM is ANY, else those
+ * of the next larger size, or of the largest size that exists, which are enlarged. NULL: there are none. */
+static struct shelf *shelf_for(struct shelves *shelves, size_t bytes, int berth, bool little,
+                               enum form form) {
     struct shelf *best = NULL;
     for (struct shelf *at = shelves->shelf; at < shelves->shelf + shelves->count; at++) {
-        if (at->berth != berth || !at->count) continue;
+        if (at->berth != berth || at->form != form || !at->count) continue;
         if (at->bytes == bytes) return at;
-        if (little && (!best || (best->bytes < bytes ? at->bytes > best->bytes : at->bytes > bytes && at->bytes < best->bytes)))
+        if (little && form == ANY &&
+            (!best || (best->bytes < bytes ? at->bytes > best->bytes : at->bytes > bytes && at->bytes < best->bytes)))
             best = at;
     }
     return best;
 }
 
-/* Marks the buffers of messages, or only of counted ones. Their memory must not be larger than their content, because a message
- * must have the same number of bytes on both ranks. */
-static void keep_messages(const struct sgrad__program *program, bool all, bool *kept) {
-    for (int i = 0; i < program->instruction_count && all; i++)
-        if (sgrad__is_message(program->instruction[i].call)) kept[program->instruction[i].operand[0]] = true;
-    for (int b = 0; b < program->buffer_count; b++) kept[b] |= program->buffer[b].counted;
+/* Sets the form of each buffer. Only if buffers may be enlarged (LITTLE), messages need one. A receive waits for earlier
+ * instructions of its rank, as all instructions do. A message that arrives before this is stored by StarPU-MPI, so that no rank
+ * waits to send. */
+static void find_forms(const struct sgrad__program *program, bool little, enum form *form) {
+    for (int i = 0; i < program->instruction_count && little; i++)
+        if (sgrad__is_message(program->instruction[i].call)) form[program->instruction[i].operand[0]] = MESSAGE;
+    for (int b = 0; b < program->buffer_count; b++)
+        if (program->buffer[b].counted) form[b] = COUNTED;
+}
+
+/* From now on, another buffer for micro-batch MICRO may have the memory of BUFFER. */
+static void put_back(struct sharing *s, int buffer, int micro) {
+    const struct sgrad__buffer *is = &s->p->buffer[buffer];
+    const int home = is->follows < 0 ? buffer : is->follows;
+    struct shelf *shelf = shelf_of(&s->shelves, s->p->buffer[home].room, micro % s->distance, s->form[buffer]);
+    shelf->buffer = sgrad_array_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
+    shelf->buffer[shelf->count++] = home;
+}
+
+/* A message does not get the memory of one that was sent directly before it. Otherwise, in a ring (moves.c), each rank would
+ * receive only when its own message has been sent, and StarPU-MPI would store the arriving message elsewhere and copy it. */
+static void put_back_sent(struct sharing *s) {
+    struct shelves *shelves = &s->shelves;
+    for (int i = 0; i < shelves->sent_count; i++) put_back(s, shelves->sent[i].buffer, shelves->sent[i].micro);
+    shelves->sent_count = 0;
+}
+
+/* Chooses the memory of the buffers that IN uses first. */
+static void take_memory(struct sharing *s, const struct sgrad__instruction *in) {
+    for (int j = 0; j < in->call->operands; j++) {
+        const int b = in->operand[j];
+        struct sgrad__buffer *buffer = b < 0 ? NULL : &s->p->buffer[b];
+        if (!buffer || s->seen[b] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1) continue;
+        const size_t bytes = sgrad_view_bytes(&buffer->view);
+        struct shelf *shelf = shelf_for(&s->shelves, bytes, in->micro % s->distance, s->little, s->form[b]);
+        s->seen[b] = true;
+        buffer->room = bytes;
+        if (!shelf) continue;
+        buffer->follows = shelf->buffer[--shelf->count];
+        buffer->copies = 0;
+        if (s->p->buffer[buffer->follows].room < bytes) s->p->buffer[buffer->follows].room = bytes;
+    }
+}
+
+/* Frees the buffers that IN uses last, or keeps their memory for others. */
+static void end_uses(struct sharing *s, struct sgrad__instruction *in) {
+    struct shelves *shelves = &s->shelves;
+    for (int j = 0; j < in->call->operands; j++) {
+        if (!((in->last | in->else_last) >> j & 1)) continue;
+        const struct sgrad__buffer *buffer = &s->p->buffer[in->operand[j]];
+        const size_t bytes = sgrad_view_bytes(&buffer->view);
+        if (!buffer->rows && bytes > SMALL && !s->for_good) continue;
+        const bool ends = in->last >> j & 1;
+        in->last &= ~(UINT64_C(1) << j), in->else_last &= ~(UINT64_C(1) << j);
+        if (!ends || !buffer->rows || buffer->copies > 1) continue;
+        if (sgrad__is_message(in->call)) {
+            shelves->sent = sgrad_array_grow(shelves->sent, shelves->sent_count, sizeof *shelves->sent);
+            shelves->sent[shelves->sent_count++] = (struct sent){ in->operand[j], in->micro };
+        } else put_back(s, in->operand[j], in->micro);
+    }
 }
 
 void sgrad__share_memory(struct sgrad__program *program, int distance, bool little, bool for_good) {
-    struct shelves shelves = { 0 };
-    bool *seen = sgrad_xcalloc((size_t)program->buffer_count, sizeof *seen),
-         *kept = sgrad_xcalloc((size_t)program->buffer_count, sizeof *kept);
-    keep_messages(program, little, kept);
+    const size_t count = (size_t)program->buffer_count;
+    struct sharing s = { program, distance, little, for_good, sgrad_xcalloc(count, sizeof *s.seen),
+                         sgrad_xcalloc(count, sizeof *s.form), { 0 } };
+    find_forms(program, little, s.form);
     for (int i = 0; i < program->instruction_count; i++) {
-        struct sgrad__instruction *in = &program->instruction[i];
-        const int berth = in->micro % distance;
-        for (int j = 0; j < in->call->operands; j++) {
-            struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &program->buffer[in->operand[j]];
-            if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1)
-                continue;
-            const size_t bytes = sgrad_view_bytes(&buffer->view);
-            struct shelf *shelf = shelf_for(&shelves, bytes, berth, little);
-            seen[in->operand[j]] = true;
-            buffer->room = bytes;
-            if (!shelf || kept[in->operand[j]]) continue;
-            buffer->follows = shelf->buffer[--shelf->count];
-            buffer->copies = 0;
-            if (program->buffer[buffer->follows].room < bytes) program->buffer[buffer->follows].room = bytes;
-        }
-        for (int j = 0; j < in->call->operands; j++) {
-            if (!((in->last | in->else_last) >> j & 1)) continue;
-            const struct sgrad__buffer *buffer = &program->buffer[in->operand[j]];
-            const size_t bytes = sgrad_view_bytes(&buffer->view);
-            if (!buffer->rows && bytes > SMALL && !for_good) continue;
-            const bool ends = in->last >> j & 1;
-            in->last &= ~(UINT64_C(1) << j), in->else_last &= ~(UINT64_C(1) << j);
-            if (!ends) continue;
-            if (!buffer->rows || buffer->copies > 1 || kept[in->operand[j]]) continue;
-            const int home = buffer->follows < 0 ? in->operand[j] : buffer->follows;
-            struct shelf *shelf = shelf_of(&shelves, program->buffer[home].room, berth);
-            shelf->buffer = sgrad_array_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
-            shelf->buffer[shelf->count++] = home;
-        }
+        if (!sgrad__is_message(program->instruction[i].call)) put_back_sent(&s);
+        take_memory(&s, &program->instruction[i]);
+        end_uses(&s, &program->instruction[i]);
     }
-    for (int i = 0; i < shelves.count; i++) free(shelves.shelf[i].buffer);
-    free(shelves.shelf);
-    free(seen);
-    free(kept);
+    for (int i = 0; i < s.shelves.count; i++) free(s.shelves.shelf[i].buffer);
+    free(s.shelves.shelf);
+    free(s.shelves.sent);
+    free(s.seen);
+    free(s.form);
 }
 
 /* ---- amount of memory ---- */
