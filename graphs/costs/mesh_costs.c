@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 enum { PASSES = 3, IN_A_PIPE = 4, USUAL = 32 };
+enum { IN_A_RING = 5 };                     /* shards and their gradients in memory at a time (passes/memory.c) */
 static const double BUCKETS = 6.0 / 24;     /* fraction of parameters that are gathered, and of gradients, at a time */
 
 struct pricer {
@@ -104,9 +105,10 @@ static double crossing(const struct pricer *pricer, int stage) {
 /* ---- parameters ---- */
 
 struct kept {
-    double parts, whole;            /* bytes that a rank stores; that its layers use */
+    double parts, whole;            /* bytes of the parameters on a rank, without --shard; that its layers use */
     double trained;                 /* bytes of WHOLE that are not frozen: they have gradients */
     double stated;                  /* bytes of PARTS that have optimizer states */
+    double stored, states;          /* bytes that a rank stores: of parameters; of those with optimizer states */
     double gathering, summing;      /* seconds */
 };
 
@@ -118,6 +120,7 @@ static struct kept parameters(const struct pricer *pricer, int stage, int rank) 
     for (const struct sgrad__parameter *w = g->parameter; w < g->parameter + g->parameter_count; w++) {
         if (w->state || (g->stages > 1 && !(w->stages >> stage & 1))) continue;
         const double part = (double)sgrad_shape_count(&w->kept_shape) * sizeof(float);
+        const bool states = !g->lora.rank || w->adapter;
         double used = part;
         for (int c = w->cuts - 1; c >= 0 && w->cut[c].gathered; c--) {
             used *= w->cut[c].axis->ranks;
@@ -127,7 +130,10 @@ static struct kept parameters(const struct pricer *pricer, int stage, int rank) 
         }
         all.parts += part;
         all.whole += used;
-        if (!g->lora.rank || w->adapter) all.stated += part;
+        if (states) all.stated += part;
+        const double share = part / (pricer->is->shares ? sgrad__holders(g, w, rank, pricer->member).count : 1);
+        all.stored += pricer->is->gathers ? share : part;
+        if (states) all.states += share;
         if (w->frozen) continue;
         all.trained += used;
         if (w->stages & (w->stages - 1))
@@ -147,30 +153,34 @@ static struct kept parameters(const struct pricer *pricer, int stage, int rank) 
 
 /* ---- memory ---- */
 
+static bool in_ring(const struct sgrad__node *node) {
+    return node->is.axis && node->is.axis->ranks > 1 && (node->op->forward[0].ring || node->op->forward[1].ring);
+}
+
 /* Returns the bytes of parameters, optimizer states, gradient-accumulation buffers, and activations of the micro-batches in
- * flight; the largest activation counts twice more, for gradients. */
+ * flight; the largest activation counts twice more, for gradients. All tasks in a ring use the same memory for shards and their
+ * gradients. */
 static double memory(const struct pricer *pricer, int stage, const struct kept *kept) {
     const struct sgrad_graph *g = pricer->graph;
     const int flight = sgrad__micros_in_flight(g, stage, pricer->is->workers);
-    const int sharers = pricer->is->shares ? sgrad_mesh_ranks(&g->mesh, sgrad_mesh_sampled(&g->mesh)) : 1;
     const bool all = pricer->is->turns || pricer->is->gathers;
     const double in_flight = (double)(flight < pricer->micros && !all ? flight : pricer->micros);
     const double lanes = fmin((double)pricer->micros, fmax(8, (double)(1 << 30) / fmax(kept->trained, 1)));
-    double made = 0, largest = 0;
+    double made = 0, largest = 0, shard = 0;
     for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++) {
         if (n->stage != stage) continue;
         const double bytes = n->output < 0 || n->is.view_of_input ? 0 : (double)sgrad_view_bytes(&n->is.y);
         if (bytes > largest) largest = bytes;
         made += n->again ? 0 : bytes;
+        if (in_ring(n)) shard = fmax(shard, (double)sgrad_shape_count(&n->is.shard.shape) * sizeof(float));
         for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.saved[i].shape.rank; i++)
             made += (double)sgrad_view_bytes(&n->is.saved[i]);
     }
     const double gathered = kept->whole > kept->parts ? kept->whole : 0;
-    const double activations = in_flight * (double)pricer->micro * (made + 2 * largest);
-    if (pricer->is->gathers)
-        return (kept->parts + kept->stated * pricer->is->states) / sharers + gathered +
-               BUCKETS * (kept->parts + lanes * kept->trained) + activations;
-    return kept->parts + kept->stated * pricer->is->states / sharers + gathered + lanes * kept->trained + activations;
+    const double activations = in_flight * (double)pricer->micro * (made + 2 * largest + IN_A_RING * shard);
+    const double stored = kept->stored + kept->states * pricer->is->states + gathered;
+    if (pricer->is->gathers) return stored + BUCKETS * (kept->parts + lanes * kept->trained) + activations;
+    return stored + lanes * kept->trained + activations;
 }
 
 /* ---- the step ---- */

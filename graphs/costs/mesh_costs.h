@@ -13,7 +13,7 @@ struct sgrad__terms {
     double flops, bandwidth;        /* of a rank, per second: operations; bytes of its memory */
     int workers;                    /* number of workers of a rank */
     double states;                  /* mean number of values stored for each trained one: optimizer states, … */
-    bool shares;                    /* these values and the updates are sharded over data-parallel ranks (--shard) */
+    bool shares;                    /* these values and the updates are sharded over ranks with the same parameters (--shard) */
     bool gathers;                   /* so are parameters, which are gathered for forward and for backward (--shard parameters) */
 };
 /* The cost of a step; times are in seconds. step: its total time. computing, sending, waiting: of the slowest stage; they

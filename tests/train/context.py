@@ -156,11 +156,17 @@ def test_memory():
 
 
 def test_chosen():
-    """--mesh auto and plan estimate meshes with the axis context."""
+    """--mesh auto and plan estimate meshes with the axis context. With --shard, ranks along it divide optimizer states like those along data."""
     said = ranks(2, "train", "--model", GPT, *DATA, "--mesh", "auto", "--print")
     assert re.search(r"^ {11}context=2 +[\d.]+ ms a step", said, re.M), said
-    said = stargrad("plan", "--model", GPT, *DATA, "--machine", "longhorn-v100", "--nodes", "1", "--mesh", "auto")
-    assert re.search(r"^ *4 context +\S*context=\d", said, re.M), said
+    plan = "plan", "--model", GPT.replace(f"={WIDTH}", "=1024"), *DATA, "--machine", "longhorn-v100", "--nodes", "1", "--optimizer", "adamw"
+    assert re.search(r"^ *4 context +\S*context=\d", said := stargrad(*plan, "--mesh", "auto"), re.M), said
+
+    def saves(mesh):
+        memory = [re.search(r"([\d.]+) +[\d.]+ +best$", stargrad(*plan, "--mesh", mesh, *more), re.M)[1] for more in ((), ("--shard", "optimizer"))]
+        return float(memory[0]) - float(memory[1])
+
+    assert saves("data=4") > 0.1 and abs(saves("context=4") - saves("data=4")) <= 0.02, (saves("context=4"), saves("data=4"))
 
 
 def test_refused():
