@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALONG_AXIS = 8 };            /* maximum number of ranks along an axis */
+enum { ALONG_AXIS = 8 };            /* maximum number of ranks along an axis; of context also higher powers of two */
 
 /* ---- candidates ---- */
 
@@ -138,8 +138,10 @@ void sgrad__run_price_meshes(struct sgrad__run *run, int (*build)(struct sgrad__
         snprintf(result->cost[result->costs++].mesh, sizeof result->cost->mesh, "%s", query->mesh);
     } else {
         add_all(result, query->ranks, 1, data_alone);
-        for (int context = 2; context <= query->ranks && !data_alone; context *= 2)
-            if (query->ranks % context == 0) add_all(result, query->ranks / context, context, false);
+        for (int context = 2; context <= query->ranks && !data_alone; context++) {
+            const bool tried = context <= ALONG_AXIS || !(context & (context - 1));
+            if (tried && query->ranks % context == 0) add_all(result, query->ranks / context, context, false);
+        }
     }
     for (int i = 0; i < result->costs; i++) {
         struct sgrad_mesh_cost *p = &result->cost[i];

@@ -159,6 +159,8 @@ def test_chosen():
     """--mesh auto and plan estimate meshes with the axis context. With --shard, ranks along it divide optimizer states like those along data."""
     said = ranks(2, "train", "--model", GPT, *DATA, "--mesh", "auto", "--print")
     assert re.search(r"^ {11}context=2 +[\d.]+ ms a step", said, re.M), said
+    said = ranks(3, "train", "--model", GPT, *DATA, "--mesh", "auto", "--print")
+    assert re.search(r"^ {11}context=3 +[\d.]+ ms a step", said, re.M), said
     plan = "plan", "--model", GPT.replace(f"={WIDTH}", "=1024"), *DATA, "--machine", "longhorn-v100", "--nodes", "1", "--optimizer", "adamw"
     assert re.search(r"^ *4 context +\S*context=\d", said := stargrad(*plan, "--mesh", "auto"), re.M), said
 
