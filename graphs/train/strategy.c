@@ -1,5 +1,6 @@
 /* strategy.c: chooses the strategy by which the ranks of a run train together, and checks that options suit it. */
 #include "graphs/train/setup.h"
+#include "graphs/networks/layers/layers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,23 @@ int sgrad__run_check_strategy(struct sgrad__run *run) {
     return 0;
 }
 
+/* A library sums over all ranks. Those along axis context have the same parameters. NCCL has not been tested with this axis. */
+static int check_library(const struct sgrad__run *run) {
+    const struct sgrad_collective *is = run->parallel.allreduce;
+    const struct sgrad_axis *context = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__CONTEXT);
+    const int alike = context ? context->ranks : 1;
+    if (!is || !is->library) return 0;
+    if (run->parallel.copies > alike || run->graph->stages > 1)
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "--allreduce %s sums over all ranks, but mesh %s requires sums over some of them; use another --allreduce", is->name,
+            run->options.parallel.mesh);
+    if (is->on_gpus && alike > 1)
+        return sgrad_log_error(SGRAD_EINVAL, "--allreduce %s cannot be combined with axis " SGRAD__CONTEXT " of mesh %s",
+                               is->name, run->options.parallel.mesh);
+    return 0;
+}
+
 int sgrad__run_choose_strategy(struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     const int ranks = run->context->ranks;
@@ -110,11 +128,7 @@ int sgrad__run_choose_strategy(struct sgrad__run *run) {
     run->parallel.servers = o->parallel.servers ? o->parallel.servers : ranks;
     run->parallel.group_ranks = run->context->network ? host_ranks(run->context->network) : 1;
     if (o->parallel.group_ranks) run->parallel.group_ranks = o->parallel.group_ranks;
-    if (run->parallel.allreduce && run->parallel.allreduce->library && (run->parallel.copies > 1 || run->graph->stages > 1))
-        return sgrad_log_error(
-            SGRAD_EINVAL,
-            "--allreduce %s sums over all ranks, but mesh %s requires sums over some of them; use another --allreduce",
-            o->parallel.allreduce, o->parallel.mesh);
+    SGRAD_TRY(check_library(run));
     if (run->parallel.servers > ranks)
         return sgrad_log_error(SGRAD_EINVAL, "--servers %d exceeds the %d %s", run->parallel.servers, ranks, words);
     if (ranks % run->parallel.group_ranks)

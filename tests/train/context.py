@@ -66,11 +66,13 @@ def test_bf16():
 
 
 def test_options():
-    """Experts, sharded parameters, updates that one rank computes, and layers that are not fused."""
+    """Experts, sharded parameters, updates that one rank computes, sums by a library, and layers that are not fused."""
     experts = LLAMA.replace("qk_norm=1", "experts=4,active=2,bias_rate=0.01")
     equal(experts, *MESHES[0])
     equal(LLAMA, *MESHES[2], "--shard", "parameters", "--no-fuse")
     equal(LLAMA, *MESHES[1], "--shard", "optimizer", "--optimizer", "muon")
+    for mesh in MESHES[1:3]:
+        equal(LLAMA, *mesh, "--allreduce", "mpi")
 
 
 def test_adapters():
@@ -180,6 +182,8 @@ def test_refused():
             4, "context=4", "--data", f"text:{TEXT},30")
     refused("tokens per sample: 3 cannot be split over the 2 ranks of axis context, which requires a multiple of 4; use 4", 2, "context=2",
             "--data", f"text:{TEXT},3")
+    refused("--allreduce mpi sums over all ranks, but mesh context=2,tensor=1d:2 requires sums over some", 4, "context=2,tensor=1d:2",
+            "--allreduce", "mpi")
     refused("mesh context=2d:2: context must have one dimension, like context=2", 4, "context=2d:2")
     refused("optimizer kfac requires all tokens of a sample on one rank", 2, "context=2", "--optimizer", "kfac")
     refused("balance=0.1 requires all tokens of a sample on a rank", 2, "context=2", model=f"{LLAMA},experts=4,balance=0.1")
