@@ -340,7 +340,6 @@ static void add_ring(struct sgrad_builder *builder, int n, enum phase phase, int
     const char *name = builder->g->node[n].name;
     int *shard = &builder->piece[m], *gradient = gradient_of_shard(builder, m), own = -1, sum = -1;
     struct sgrad__turn *turn = turns_of(builder, n);
-    const int begin = builder->p->instruction_count;
     for (int i = 0; i < ranks; i++) {
         const int next = i + 1 < ranks ? sgrad__add_shift(builder, n, *shard) : -1;
         *gradient = -1;
@@ -352,13 +351,15 @@ static void add_ring(struct sgrad_builder *builder, int n, enum phase phase, int
         if (sum >= 0) builder->p->buffer[sum].rows = true;
     }
     *gradient = sum < 0 ? own : sum_shards(builder, own, sum, name);
-    for (int i = begin; i < builder->p->instruction_count; i++) builder->p->instruction[i].micro = m;
 }
 
+/* Adds a task of a node. Messages belong to its micro-batch, too, so that they use the memory of this one (passes/memory.c). */
 static void add_task(struct sgrad_builder *builder, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
+    const int begin = builder->p->instruction_count;
     if (task->move) sgrad__add_move(builder, n, task, m);
     else if (task->ring) add_ring(builder, n, phase, index, task, m);
-    else add_kernel(builder, n, phase, index, task, m, NULL);
+    else return add_kernel(builder, n, phase, index, task, m, NULL);
+    for (int i = begin; i < builder->p->instruction_count; i++) builder->p->instruction[i].micro = m;
 }
 
 /* Returns true if the task writes a result that backward may use. */
