@@ -420,8 +420,8 @@ int sgrad__evaluation_advance(struct sgrad__run *run) {
 int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave) {
     struct sgrad__evaluation *e = run->evaluation.state;
     while (run->evaluation.active) {
-        /* other ranks with the same samples, or that gather weights, would wait for it */
-        const bool alone = run->parallel.copies == 1 && !sgrad__run_shares_parameters(run);
+        /* other ranks that exchange values with it, or gather weights, would wait for it */
+        const bool alone = !run->parallel.joint && !sgrad__run_shares_parameters(run);
         if (may_leave && alone && e->next < e->end && sgrad__run_is_asked(run)) {
             e->end = e->next;
             e->value[e->batches * e->sums] = 1;

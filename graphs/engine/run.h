@@ -129,6 +129,7 @@ struct sgrad__run_parallel {
     /* number of local batches in the batch; index of the local batch of this rank */
     int local_batches, local_batch;
     int copies;                                 /* ranks that process the same local batch (tensor, pipeline parallelism) */
+    bool joint;                                 /* ranks exchange values of each micro-batch: also with expert parallelism */
     bool stores_predictions;                    /* of these ranks, this one stores the predictions */
     int servers, group_ranks;                   /* parameter servers; ranks of a group of strategy "mixed" */
     int push_ranks;                             /* ranks whose gradients are summed before they are pushed to a server */

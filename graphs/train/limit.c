@@ -58,7 +58,7 @@ static double copied_bytes(const struct sgrad__run *run) {
     const struct sgrad_checkpoint_options *o = &run->options.checkpoint;
     const bool writes = run->files.folder || run->options.output.print,
                checkpoints = run->context->rank == 0 && writes && (o->every || o->seconds > 0);
-    const bool parts = run->training->sharers || run->parallel.copies > 1;
+    const bool parts = run->training->sharers || run->parallel.joint;
     return checkpoints || o->snapshot_every ? (parts + !run->batch.limit.spills) * whole_bytes(run) : 0;
 }
 

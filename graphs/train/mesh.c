@@ -76,12 +76,15 @@ static int check_stages(const struct sgrad__run *run) {
 }
 
 static int check_together(const struct sgrad__run *run) {
-    if (run->parallel.copies == 1) return 0;
-    const struct sgrad_axis *context = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__CONTEXT);
-    if (context && context->ranks > 1 && run->training->hooks)
-        return sgrad_log_error(SGRAD_EINVAL, "optimizer %s requires all tokens of a sample on one rank; it cannot be combined "
-                                             "with axis " SGRAD__CONTEXT " of mesh %s; use another optimizer",
-                               run->update.optimizer->name, run->options.parallel.mesh);
+    if (!run->parallel.joint) return 0;
+    static const char *const rows[] = { SGRAD__CONTEXT, SGRAD__EXPERT };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && run->training->hooks; i++) {
+        const struct sgrad_axis *axis = sgrad_mesh_axis(&run->parallel.mesh, rows[i]);
+        if (axis && axis->ranks > 1)
+            return sgrad_log_error(SGRAD_EINVAL, "optimizer %s requires all rows of a sample on one rank; it cannot be combined "
+                                                 "with axis %s of mesh %s; use another optimizer",
+                                   run->update.optimizer->name, axis->name, run->options.parallel.mesh);
+    }
     SGRAD_TRY(check_stages(run));
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
@@ -106,6 +109,7 @@ int sgrad__run_place_on_mesh(struct sgrad__run *run) {
     run->parallel.local_batches = run->evaluation.turns = ranks;
     run->parallel.local_batch = run->evaluation.turn = run->graph->rank = rank;
     run->parallel.copies = 1;
+    run->parallel.joint = false;
     run->parallel.stores_predictions = true;
     if (!run->options.parallel.mesh) return 0;
     SGRAD_TRY(sgrad_mesh_fit(&run->parallel.mesh, ranks));
@@ -116,6 +120,7 @@ int sgrad__run_place_on_mesh(struct sgrad__run *run) {
     run->parallel.local_batches = sgrad_mesh_ranks(&run->parallel.mesh, sampled);
     run->parallel.local_batch = sgrad_mesh_index(&run->parallel.mesh, sampled, rank);
     run->parallel.copies = sgrad_mesh_ranks(&run->parallel.mesh, others);
+    run->parallel.joint = run->parallel.copies > 1 || axes_in_use(run);
     const struct sgrad_axis *pipe = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__PIPE);
     const unsigned alike = others & ~(pipe ? sgrad_mesh_bit(&run->parallel.mesh, pipe) : 0);
     run->parallel.stores_predictions =

@@ -185,7 +185,7 @@ void sgrad__run_print(const struct sgrad__run *run, FILE *to) {
     print_data(run, to);
     print_sources(run, to);
     if (run->data.placement || run->context->ranks > 1) print_placement(run, to);
-    if (run->parallel.copies > 1 || run->parallel.mesh_table) print_mesh(run, to);
+    if (run->parallel.joint || run->parallel.mesh_table) print_mesh(run, to);
     if (run->parallel.mesh_table) fprintf(to, "           the mesh of the lowest estimated cost:\n%s", run->parallel.mesh_table);
     sgrad__run_print_pipe(run, to);
     const char *updates = run->parallel.strategy->drops_stale ? "synchronous except for the slowest" : "asynchronous";

@@ -115,7 +115,7 @@ int sgrad__run_choose_group(struct sgrad__run *run) {
                           ? sgrad__config_group(o->output.folder, &group, &samples, &known)
                           : 0;
     if (!known && gpus > 1 && share % gpus == 0 && will_do(run, share / gpus) && !o->training.deterministic &&
-        run->parallel.copies == 1 && run->graph->stages == 1 && sgrad__has_groups(run->graph))
+        !run->parallel.joint && run->graph->stages == 1 && sgrad__has_groups(run->graph))
         group = share / gpus;
     SGRAD_TRY(sgrad__run_agree(run, error));
     sgrad_ranks_broadcast(&group, sizeof group, 0);
@@ -242,7 +242,7 @@ static int share_out(struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     const int gpus = run->context->gpus;
     const bool uneven = gpus && groups_here(run) > 1 && groups_here(run) % gpus;
-    const bool given = o->training.micro_batch || run->parallel.copies > 1 || o->training.bn_group == SGRAD_GROUP_MICRO;
+    const bool given = o->training.micro_batch || run->parallel.joint || o->training.bn_group == SGRAD_GROUP_MICRO;
     double part;
     if (!gpus || o->training.deterministic) return 0;
     if (o->parallel.gpus_only && given) {
@@ -323,15 +323,14 @@ static int check_statistics(const struct sgrad__run *run) {
 
 /* Ranks of unequal nodes may divide their local batches differently. The micro-batch of rank 0 is used by all ranks in three
  * cases: if a micro-batch is a batch-normalization group, because statistics are means over groups of one size; for evaluations,
- * whose batches are distributed over the ranks; and if ranks process the same samples, because they exchange values for each
- * micro-batch. */
+ * whose batches are distributed over the ranks; and if ranks exchange values for each micro-batch. */
 int sgrad__run_choose_micro_batch(struct sgrad__run *run) {
     run->batch.unit = good_unit(run);
     if (!run->batch.micro) run->batch.micro = good_micro_batch(run);
     run->evaluation.micro = run->batch.micro;
     if (run->context->ranks > 1 && !run->beside) sgrad_ranks_broadcast(&run->evaluation.micro, sizeof run->evaluation.micro, 0);
     run->batch.lanes = good_lanes(run);
-    if (run->parallel.copies > 1) run->batch.micro = run->evaluation.micro;
+    if (run->parallel.joint) run->batch.micro = run->evaluation.micro;
     if (run->options.training.bn_group == SGRAD_GROUP_MICRO) {
         run->batch.norm_group = run->batch.micro = run->options.training.micro_batch
                                                        ? run->options.training.micro_batch

@@ -108,9 +108,10 @@ int sgrad__run_check_strategy(struct sgrad__run *run) {
 static int check_library(const struct sgrad__run *run) {
     const struct sgrad_collective *is = run->parallel.allreduce;
     const struct sgrad_axis *context = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__CONTEXT);
+    const struct sgrad_axis *expert = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__EXPERT);
     const int alike = context ? context->ranks : 1;
     if (!is || !is->library) return 0;
-    if (run->parallel.copies > alike || run->graph->stages > 1)
+    if (run->parallel.copies > alike || run->graph->stages > 1 || (expert && expert->ranks > 1))
         return sgrad_log_error(
             SGRAD_EINVAL,
             "--allreduce %s sums over all ranks, but mesh %s requires sums over some of them; use another --allreduce", is->name,

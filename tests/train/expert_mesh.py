@@ -85,8 +85,28 @@ def test_refused():
             (re.sub(",experts=8.*", "", MODEL), 2, "model llama has no experts to divide over axis expert")]:
         said = ranks(count, "train", "--model", model, *DATA, "--steps", 1, "--mesh", f"expert={count}", "--out", folder("refused"), status=2)
         assert reason in said, said
-    said = ranks(4, "train", "--model", MODEL, *DATA, "--steps", 1, "--mesh", "expert=2d:2", "--out", folder("refused"), status=2)
-    assert "expert must have one dimension" in said, said
+    for words, reason in [
+            (("--mesh", "expert=2d:2"), "expert must have one dimension"),
+            (("--optimizer", "muon"), "optimizer muon requires norms of whole parameters"),
+            (("--optimizer", "kfac"), "optimizer kfac requires all rows of a sample on one rank"),
+            (("--strategy", "async"), "mesh expert=4 requires --strategy sync, not async"),
+            (("--allreduce", "mpi"), "--allreduce mpi sums over all ranks, but mesh expert=4 requires sums over some of them"),
+            (("--data-placement", "partition"), "mesh expert=4 requires --data-placement replicate")]:
+        said = ranks(4, "train", "--model", MODEL, *DATA, "--steps", 1, "--mesh", "expert=4", *words, "--out", folder("refused"), status=2)
+        assert reason in said, said
+
+
+def test_limited_memory():
+    """Tensors of messages are in the memory that a limit plans."""
+    model = "llama:layers=3,heads=4,width=128,hidden=256,context=128,vocabulary=2048,experts=4,active=2"
+    words = ("train", "--model", model, "--data", f"text:{TEXT},128", "--batch", 16, "--micro-batch", 2, "--optimizer", "sgd", "--lr", 0.1, "--steps", 3,
+             "--mesh", "expert=2", "--checkpoint-every", 0, "--gpus", 0, "--cpus", 1)
+    free, tight = folder("free"), folder("tight")
+    ranks(2, *words, "--out", free)
+    least = re.search(r"give --memory (\d+)M", ranks(2, *words, "--memory", "1M", "--spill", FOLDER, "--out", tight, status=2))
+    ranks(2, *words, "--memory", f"{int(least[1]) + 20}M", "--spill", FOLDER, "--out", tight)
+    for a, b in zip(losses(free), losses(tight), strict=True):
+        assert abs(a - b) <= 1e-6 * a, (losses(free), losses(tight))
 
 
 if __name__ == "__main__":
