@@ -217,8 +217,15 @@ static __device__ inline int sgrad__last_window(const struct sgrad__windows &s, 
 
 #define SGRAD_PARTIALS (1024 * 128) /* partial sums, in doubles: 1024 chunks, 8 columns, 16 sums */
 
+/* Two tensors of COUNT elements each, as the output of two sums per channel. Other outputs are pointers. */
+template <typename T> struct sgrad__two_tensors {
+    T *first, *second;
+    int count;
+    __device__ T &operator[](int64_t i) const { return i < count ? first[i] : second[i - count]; }
+};
+
 template <typename Term, typename Out>
-static __global__ void sgrad__sum_chunks(Term term, int rows, int columns, int chunk, Out *out) {
+static __global__ void sgrad__sum_chunks(Term term, int rows, int columns, int chunk, Out out) {
     constexpr int values = Term::values, size = Term::size;
     __shared__ double all[values * size][256];
     double sum[values][size] = {};
@@ -236,8 +243,8 @@ static __global__ void sgrad__sum_chunks(Term term, int rows, int columns, int c
             for (int s = 0; s < values * size; s++) all[s][me] += all[s][me + half * blockDim.x];
     }
     if (threadIdx.y > 0 || c >= columns) return;
-    out += (int64_t)blockIdx.y * values * columns * size;
-    for (int s = 0; s < values * size; s++) out[(int64_t)(s / size) * columns * size + c * size + s % size] = all[s][me];
+    for (int s = 0; s < values * size; s++)
+        out[((int64_t)blockIdx.y * values + s / size) * columns * size + c * size + s % size] = all[s][me];
 }
 
 /* Returns an empty cache (runtime.h). */
@@ -268,7 +275,7 @@ static inline double *sgrad__partials(void) {
 }
 
 /* Enqueues the sums of TERM over all rows to OUT. */
-template <typename Term, typename Out> static inline void sgrad__sum_rows(Term term, int64_t rows, int columns, Out *out) {
+template <typename Term, typename Out> static inline void sgrad__sum_rows(Term term, int64_t rows, int columns, Out out) {
     struct sgrad__sheet sheet = sgrad__sheet_of(rows, columns, 8);
     const int chunk = (int)sgrad__ceil(rows, sheet.grid.y);
     sheet.grid.y = (unsigned)sgrad__ceil(rows, chunk);
@@ -278,7 +285,7 @@ template <typename Term, typename Out> static inline void sgrad__sum_rows(Term t
     }
     double *partial = sgrad__partials();
     const int sums = Term::values * Term::size * columns;
-    sgrad__launch_grid(sgrad__sum_chunks<Term, double>, sheet.grid, sheet.block, term, (int)rows, columns, chunk, partial);
+    sgrad__launch_grid(sgrad__sum_chunks<Term, double *>, sheet.grid, sheet.block, term, (int)rows, columns, chunk, partial);
     const int chunks = (int)sheet.grid.y;
     sheet = sgrad__sheet_of(1, sums, 1);
     sgrad__launch_grid(sgrad__sum_chunks<sgrad__partial_term, Out>, sheet.grid, sheet.block, sgrad__partial_term{ partial, sums },

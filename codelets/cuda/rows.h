@@ -1,5 +1,10 @@
-/* rows.h: normalization of rows. A warp processes a row; its packs are distributed cyclically over the threads. A row that is not
- * too long is read once and stays in registers. Private to layer_norm_cuda.cu and rms_norm_cuda.cu. */
+/* rows.h: normalization of rows. A warp processes a row; its packs are distributed cyclically over the threads:
+ *
+ *     packs of the row    0  1 … 31 │ 32 33 … 63 │ …
+ *     thread              0  1 … 31 │  0  1 … 31 │ …
+ *
+ * A row of at most 2,048 features, whose number is a multiple of 4, is read once and stays in registers. Longer rows and others
+ * are read at every use. Private to layer_norm_cuda.cu and rms_norm_cuda.cu. */
 #ifndef SGRAD_CODELETS_CUDA_ROWS_H
 #define SGRAD_CODELETS_CUDA_ROWS_H
 
@@ -45,10 +50,15 @@ template <typename P> static __device__ inline void load_floats(const float *fro
 template <typename F> static inline void with_rows(enum sgrad_dtype dtype, int C, F f) {
     sgrad__with_wide_pack(dtype, C, [=](auto pack) {
         const int64_t each = sgrad__ceil(C / pack.size, 32);
+        constexpr int most = 64 / decltype(pack)::size; /* more than 64 floats of two rows do not fit */
         if constexpr (decltype(pack)::size == 1)
             f(pack, std::integral_constant<int, 0>());
-        else if (each > 4)
+        else if (each > most)
             f(pack, std::integral_constant<int, 0>());
+        else if (each > 8)
+            f(pack, std::integral_constant<int, most>());
+        else if (each > 4)
+            f(pack, std::integral_constant<int, 8>());
         else if (each > 2)
             f(pack, std::integral_constant<int, 4>());
         else

@@ -1,4 +1,7 @@
-/* layer_norm_cuda.cu: layer_norm.c on CUDA devices, a warp per row: rows.h. */
+/* layer_norm_cuda.cu: layer_norm.c on CUDA devices, a warp per row: rows.h. Backward reads x and dy twice, in two kernels:
+ *
+ *     x, dy, a warp per row    ──> dx                (absent if it is not needed)
+ *     x, dy, down the columns  ──> dweight, dbias    (sums down the columns, cuda.h) */
 #include "codelets/cuda/rows.h"
 #include "codelets/ops/layer_norm.h"
 
@@ -59,9 +62,9 @@ static __global__ void backward(uint32_t rows, int packs, const P *x, const P *d
     });
 }
 
-/* dweight (C) = Σ dy·(x - mean)·scale */
-template <typename P> struct weight_term {
-    static constexpr int values = 1, size = P::size;
+/* dweight (C) = Σ dy·(x - mean)·scale, dbias (C) = Σ dy */
+template <typename P> struct parameter_term {
+    static constexpr int values = 2, size = P::size;
     const P *x, *dy;
     const float *keep;
     int C;
@@ -70,7 +73,7 @@ template <typename P> struct weight_term {
         float v[size], d[size];
         sgrad__load(x + (int64_t)row * C + c, v);
         sgrad__load(dy + (int64_t)row * C + c, d);
-        for (int j = 0; j < size; j++) sum[0][j] += d[j] * (v[j] - keep[2 * row]) * keep[2 * row + 1];
+        for (int j = 0; j < size; j++) sum[0][j] += d[j] * (v[j] - keep[2 * row]) * keep[2 * row + 1], sum[1][j] += d[j];
     }
 };
 
@@ -96,11 +99,11 @@ extern "C" void sgrad__layer_norm_backward_cuda(const struct sgrad_args *args) {
             sgrad__launch_warps(backward<decltype(pack), held.value>, rows, (int)(C / pack.size), args->data[0], args->data[1],
                                 args->data[2], args->data[3], args->data[4], sgrad_adds(args, 4));
         });
-    sgrad__with_pack(args->view[0].dtype, C, [=](auto pack) {
+    sgrad__with_wide_pack(args->view[0].dtype, C, [=](auto pack) {
         using P = decltype(pack);
         const int columns = C / P::size;
-        const weight_term<P> term = { (const P *)args->data[0], (const P *)args->data[1], (const float *)args->data[3], columns };
-        sgrad__sum_rows(term, rows, columns, (float *)args->data[5]);
+        const parameter_term<P> term = { (const P *)args->data[0], (const P *)args->data[1], (const float *)args->data[3],
+                                         columns };
+        sgrad__sum_rows(term, rows, columns, sgrad__two_tensors<float>{ (float *)args->data[5], (float *)args->data[6], C });
     });
-    sgrad__sum_bias(&args->view[1], args->data[1], (float *)args->data[6]);
 }

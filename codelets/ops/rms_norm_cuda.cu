@@ -1,4 +1,7 @@
-/* rms_norm_cuda.cu: rms_norm.c on CUDA devices, a warp per head of a row: rows.h. */
+/* rms_norm_cuda.cu: rms_norm.c on CUDA devices, a warp per head of a row: rows.h. Backward reads x and dy twice, in two kernels:
+ *
+ *     x, dy, a warp per head   ──> dx         (absent if it is not needed)
+ *     x, dy, down the columns  ──> dweight    (sums down the columns, cuda.h) */
 #include "codelets/cuda/rows.h"
 #include "codelets/ops/rms_norm.h"
 
@@ -90,7 +93,7 @@ extern "C" void sgrad__rms_norm_backward_cuda(const struct sgrad_args *args) {
             sgrad__launch_warps(backward<decltype(pack), held.value>, rows, (int)(D / pack.size), args->data[0], args->data[1],
                                 args->data[2], args->data[3], args->data[4], sgrad_adds(args, 4));
         });
-    sgrad__with_pack(args->view[0].dtype, D, [=](auto pack) {
+    sgrad__with_wide_pack(args->view[0].dtype, D, [=](auto pack) {
         using P = decltype(pack);
         const int columns = D / P::size;
         const weight_term<P> term = { (const P *)args->data[0], (const P *)args->data[1], (const float *)args->data[3], columns };

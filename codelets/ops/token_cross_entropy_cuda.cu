@@ -1,5 +1,14 @@
-/* token_cross_entropy_cuda.cu: token_cross_entropy.c on CUDA devices. A warp processes a row; one block adds the losses of all
- * rows. */
+/* token_cross_entropy_cuda.cu: token_cross_entropy.c on CUDA devices. Forward and backward each read the logits once:
+ *
+ *     forward    row of x ──> lane 0: m, s ┐
+ *                        ──> lane 1: m, s ├─> merged: log Σ exp(x) of the row ──> one block adds the losses of all rows
+ *                        ──> …            ┘
+ *     backward   pack of x, log Σ exp(x) ──> pack of dx
+ *
+ * with m the largest logit so far and s = Σ exp(x - m); s is multiplied by exp(m - m') when the largest becomes m'.
+ *
+ * Source: M. Milakov, N. Gimelshein, Online normalizer calculation for softmax, 2018. */
+#include <cfloat>
 #include <cmath>
 
 #include "codelets/cuda/cuda.h"
@@ -7,18 +16,25 @@
 
 #define WARPS 32 /* of the block that adds */
 
-/* saved (rows): log Σ exp of each row's C logits */
-template <typename T> static __global__ void normalize(uint32_t rows, int C, const T *x, float *keep) {
+/* saved (rows): log Σ exp of each row's logits, which are PACKS packs */
+template <typename P> static __global__ void normalize(uint32_t rows, int packs, const P *x, float *keep) {
     const uint32_t row = sgrad__warp();
     if (row >= rows) return;
-    x += (int64_t)row * C;
-    float largest = -INFINITY;
+    x += (int64_t)row * packs;
+    float largest = -FLT_MAX; /* finite, so that logits of -inf add 0 */
     double sum = 0;
-    for (int c = threadIdx.x; c < C; c += 32) largest = fmaxf(largest, (float)x[c]);
-    largest = sgrad__warp_max(largest);
-    for (int c = threadIdx.x; c < C; c += 32) sum += expf((float)x[c] - largest);
-    sum = sgrad__warp_sum(sum);
-    if (threadIdx.x == 0) keep[row] = (float)(largest + log(sum));
+    _Pragma("unroll 4") /* so that loads overlap */
+    for (int i = threadIdx.x; i < packs; i += 32) {
+        float v[P::size], top = largest, more = 0;
+        sgrad__load(x + i, v);
+        for (float e : v) top = fmaxf(top, e);
+        if (top > largest) sum *= expf(largest - top), largest = top;
+        for (float e : v) more += expf(e - largest);
+        sum += more;
+    }
+    const float top = sgrad__warp_max(largest);
+    sum = sgrad__warp_sum(sum * expf(largest - top));
+    if (threadIdx.x == 0) keep[row] = (float)(top + log(sum));
 }
 
 /* One block. Elements of stat: Σ loss, twice; with BYTES Σ loss / log 2; number of rows. A target below 0 is excluded; one that
@@ -45,34 +61,38 @@ static __global__ void __launch_bounds__(32 * WARPS)
     stat[2 + bytes] = count;
 }
 
-/* x, dx (rows,C); one thread for each element */
-template <typename T>
-static __global__ void backward(uint32_t n, int C, const T *x, const int *target, const float *keep, float scale, T *dx,
+/* x, dx: rows of PACKS packs; one thread for each pack. dx may have the memory of x. */
+template <typename P>
+static __global__ void backward(uint32_t n, int packs, const P *x, const int *target, const float *keep, float scale, P *dx,
                                 bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const int row = (int)(i / C), t = target[row];
-    const float wanted = (int)(i % C) == t ? 1 : 0, p = t < 0 ? 0 : (expf((float)x[i] - keep[row]) - wanted) * scale;
-    dx[i] = (add ? (float)dx[i] : 0) + p;
+    const int row = (int)(i / packs), c = (int)(i % packs) * P::size, t = target[row];
+    float v[P::size];
+    sgrad__load(x + i, v);
+    for (int j = 0; j < P::size; j++) v[j] = t < 0 ? 0 : (expf(v[j] - keep[row]) - (c + j == t)) * scale;
+    sgrad__store(dx + i, v, add);
 }
 
 /* x (N,…,C), targets (N,…), saved (N,…), stat (3 or 4) */
 extern "C" void sgrad__token_cross_entropy_forward_cuda(const struct sgrad_args *args) {
     const int64_t rows = sgrad_shape_count(&args->view[1].shape), C = sgrad_shape_count(&args->view[0].shape) / rows;
+    sgrad__with_wide_pack(args->view[0].dtype, C, [=](auto pack) {
+        sgrad__launch_warps(normalize<decltype(pack)>, rows, (int)(C / pack.size), args->data[0], args->data[2]);
+    });
     sgrad__with_type(args->view[0].dtype, [=](auto type) {
-        using T = decltype(type);
-        sgrad__launch_warps(normalize<T>, rows, (int)C, args->data[0], args->data[2]);
-        sgrad__launch_grid(add_up<T>, dim3(1), dim3(32, WARPS), (int)rows, (int)C, args->data[0], args->data[1], args->data[2],
-                           args->view[3].shape.dim[0] == 4, args->data[3]);
+        sgrad__launch_grid(add_up<decltype(type)>, dim3(1), dim3(32, WARPS), (int)rows, (int)C, args->data[0], args->data[1],
+                           args->data[2], args->view[3].shape.dim[0] == 4, args->data[3]);
     });
 }
 
 /* x (N,…,C), targets (N,…), saved (N,…), dx (N,…,C) */
 extern "C" void sgrad__token_cross_entropy_backward_cuda(const struct sgrad_args *args) {
-    const int64_t rows = sgrad_shape_count(&args->view[1].shape), n = sgrad_shape_count(&args->view[0].shape);
+    const int64_t rows = sgrad_shape_count(&args->view[1].shape), C = sgrad_shape_count(&args->view[0].shape) / rows;
     const float scale = 1.0f / (float)(args->batch->averaged * (rows / args->view[1].shape.dim[0]));
-    sgrad__with_type(args->view[0].dtype, [=](auto type) {
-        sgrad__launch(backward<decltype(type)>, n, (int)(n / rows), args->data[0], args->data[1], args->data[2], scale,
+    sgrad__with_wide_pack(args->view[0].dtype, C, [=](auto pack) {
+        const int64_t packs = C / pack.size;
+        sgrad__launch(backward<decltype(pack)>, rows * packs, (int)packs, args->data[0], args->data[1], args->data[2], scale,
                       args->data[3], sgrad_adds(args, 3));
     });
 }
