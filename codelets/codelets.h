@@ -87,13 +87,13 @@ enum sgrad_move {
     SGRAD_MOVE_NONE,            /* no move: the task runs its kernel */
     SGRAD_MOVE_ALL_REDUCE,      /* every rank gets the sum over all ranks */
     SGRAD_MOVE_REDUCE_SCATTER,  /* from SHARD: every rank gets the sum of its own shard */
+    SGRAD_MOVE_ALL_TO_ALL,      /* from SHARD to SHARD: rank i sends its shard j to rank j, whose shard i replaces it */
     SGRAD_MOVE_ALL_GATHER,      /* to SHARD: every rank gets the shards of all ranks */
     SGRAD_MOVE_SLICE,           /* from SHARD: every rank has all shards and retains its own; no communication */
     SGRAD_MOVE_PAD,             /* to SHARD: every rank gets its own shard, and zeros for the others; no communication */
     SGRAD_MOVE_REDUCE,          /* the root gets the sum over all ranks; the others get zeros */
     SGRAD_MOVE_BROADCAST,       /* every rank gets the root's value */
     SGRAD_MOVE_SHIFT,           /* every rank gets the value of the previous rank; the first rank, that of the last */
-    SGRAD_MOVE_ALL_TO_ALL,      /* from SHARD to SHARD: every rank gets its shard of each rank, as that rank's SHARD */
     SGRAD_MOVE_UNSHIFT,         /* every rank gets the value of the next rank; the last rank, that of the first */
 };
 
@@ -224,6 +224,7 @@ struct sgrad_signature {
     const struct sgrad_axis *axis;                  /* NULL: the operation does not move values */
     int root;                                       /* index on the axis of the root's rank */
     struct sgrad_view shard;                        /* of one rank's shard */
+    double shard_use;                               /* expected fraction of its bytes that a message has; 0: all */
 };
 
 /* One test shape. The gradient test, the device test and the benchmarks run every operation on each row of its table.

@@ -13,7 +13,9 @@
 #include "codelets/ops/routes.h"
 
 static int infer(struct sgrad_signature *signature, void *attributes) {
-    return sgrad__infer_combine(signature, ((const struct sgrad_combine *)attributes)->axis);
+    const struct sgrad_combine *attrs = attributes;
+    signature->shard_use = (double)attrs->share;
+    return sgrad__infer_combine(signature, attrs->axis);
 }
 
 static void place(const struct sgrad_args *args) { sgrad__routes_place(args, NULL, false); }

@@ -18,6 +18,7 @@
 static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_dispatch *attrs = attributes;
     SGRAD_TRY(sgrad__infer_dispatch(signature, attrs->axis, attrs->columns));
+    signature->shard_use = (double)attrs->share;
     if (signature->axis)
         signature->saved[0] =
             (struct sgrad_view){ SGRAD_I32, { 2, { signature->y.shape.dim[0], signature->axis->ranks } } };

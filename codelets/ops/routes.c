@@ -10,13 +10,10 @@
 
 static int check_ranks(const struct sgrad_signature *signature, const char *axis, int64_t experts) {
     const int ranks = signature->axis->ranks;
-    if (ranks > SGRAD_MAX_INPUTS)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: experts cannot be divided over the %d ranks of axis %s; the maximum is %d",
-                               signature->layer, ranks, axis, SGRAD_MAX_INPUTS);
-    if (experts % ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: %lld experts cannot be divided over the %d ranks of axis %s", signature->layer,
-                               (long long)experts, ranks, axis);
-    return 0;
+    if (ranks <= SGRAD_MAX_INPUTS && experts % ranks == 0) return 0;
+    return sgrad_log_error(SGRAD_EINVAL, "%s: %lld experts cannot be divided over the %d ranks of axis %s; the maximum is "
+                                         "%d ranks",
+                           signature->layer, (long long)experts, ranks, axis, SGRAD_MAX_INPUTS);
 }
 
 static int refuse(const struct sgrad_signature *signature) {

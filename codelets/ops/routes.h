@@ -3,7 +3,8 @@
  * The E experts of a mixture are divided over the P ranks of an axis: rank i has experts i·E/P to (i+1)·E/P. The *routes* of a
  * rank are the weights of the experts (N,T,E) for its rows. A row is routed to the ranks of which an expert has a weight that is
  * not 0. The rows of a sample that are routed to rank i are its shard i, one after another in their order. A shard has room for
- * all rows, and starts with the number of its bytes in use, which are the only ones that are sent:
+ * all rows, and starts with the number of its bytes in use, which are the only ones that are sent. A value is *at home* on the
+ * rank of its rows; *at the experts*, a rank has the rows that are routed to it:
  *
  *     shard (N)     bytes in use  (SGRAD_LINE bytes) | row | row | row | unused …
  *
@@ -13,16 +14,15 @@
 
 #include "codelets/kernels.h"
 
-/* Shape rules. A value has (N,T,C) at the rank of its rows, at home, and (N,P·T,C) at the experts: P blocks of T rows. Input 0
- * of dispatch is the value at home, that of combine the value at the experts; input 1 is the routes. COLUMNS: the value is the
- * routes, and (N,P·T,E/P) at the experts. Sets the axis, the output, and the shard; s->view_of_input, if the mesh has no such
- * axis or one rank along it. SGRAD_ESHAPE: shapes do not fit; SGRAD_EINVAL: E is not a multiple of P, or P is above
- * SGRAD_MAX_INPUTS. */
+/* Shape rules. A value has (N,T,C) at home, and (N,P·T,C) at the experts: P blocks of T rows. Input 0 of dispatch is the value at
+ * home, that of combine the value at the experts; input 1 is the routes. COLUMNS: the value is the routes, and (N,P·T,E/P) at the
+ * experts. Sets the axis, the output, and the shard; s->view_of_input, if the mesh has no such axis or one rank along it.
+ * SGRAD_ESHAPE: shapes do not fit; SGRAD_EINVAL: E is not a multiple of P, or P is above SGRAD_MAX_INPUTS. */
 int sgrad__infer_dispatch(struct sgrad_signature *signature, const char *axis, bool columns);
 int sgrad__infer_combine(struct sgrad_signature *signature, const char *axis);
 
-/* CPU kernels; there are no CUDA kernels, because shards are sent as messages, which are in main memory. Rows of shard i that are
- * shorter than those of the value at home are its columns from i times their width on.
+/* CPU kernels; there are no CUDA kernels, because shards are sent as messages, which are in main memory. If the value is the
+ * routes, a row of shard i has only the columns of the experts of rank i; kernels recognize this by its bytes.
  * pack: copies rows to the shards. Operands: value at home, routes; shards 0 … 7, absent after the last one.
  * place: copies rows of the shards to their blocks, and writes their NUMBERS (N,P), unless that is NULL. Unused rows remain
  * undefined, or with ZEROS become 0. Operands: shards 0 … 7; value at the experts.

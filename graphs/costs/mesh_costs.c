@@ -56,7 +56,8 @@ static double move(const struct pricer *pricer, const struct sgrad__node *node, 
     switch (task->move) {
     case SGRAD_MOVE_NONE: case SGRAD_MOVE_SLICE: case SGRAD_MOVE_PAD: return 0;
     case SGRAD_MOVE_SHIFT: case SGRAD_MOVE_UNSHIFT: return message(pricer, value);
-    case SGRAD_MOVE_ALL_TO_ALL: return (node->is.axis->ranks - 1) * message(pricer, piece);
+    case SGRAD_MOVE_ALL_TO_ALL:
+        return (node->is.axis->ranks - 1) * message(pricer, piece * (node->is.shard_use > 0 ? node->is.shard_use : 1));
     default: break;
     }
     const struct sgrad_group group = along(pricer, sgrad_mesh_bit(&pricer->graph->mesh, node->is.axis), rank);

@@ -134,12 +134,11 @@ struct sgrad_graph {
 /* The axis along which ranks have different samples and the same weights. If a mesh does not name it, it consists of the ranks
  * that the other axes leave. */
 #define SGRAD__DATA "data"
-#define SGRAD__EXPERT "expert"
+#define SGRAD__EXPERT "expert"      /* axis along which ranks have different samples and different experts of mixtures */
+/* Parses the mesh TEXT of --mesh (sgrad_mesh_parse). */
+int sgrad__mesh_parse(const char *text, struct sgrad_mesh *mesh);
 /* Sets the mesh of the run. Must be called before inputs and layers are added, and again when the number of ranks and the rank
  * are known: then layers that depend on the rank are updated. */
-/* Parses the mesh TEXT of --mesh (sgrad_mesh_parse). Ranks along axes data and expert process different samples; data gets the
- * remaining ranks. */
-int sgrad__mesh_parse(const char *text, struct sgrad_mesh *mesh);
 void sgrad__graph_set_mesh(struct sgrad_graph *graph, const struct sgrad_mesh *mesh);
 /* Returns true if a layer moves values along AXIS or a parameter is split over it. */
 bool sgrad__graph_uses(const struct sgrad_graph *graph, const struct sgrad_axis *axis);

@@ -81,14 +81,18 @@ static int check_together(const struct sgrad__run *run) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows && run->training->hooks; i++) {
         const struct sgrad_axis *axis = sgrad_mesh_axis(&run->parallel.mesh, rows[i]);
         if (axis && axis->ranks > 1)
-            return sgrad_log_error(SGRAD_EINVAL, "optimizer %s requires all rows of a sample on one rank; it cannot be combined "
-                                                 "with axis %s of mesh %s; use another optimizer",
+            return sgrad_log_error(SGRAD_EINVAL,
+                                   "optimizer %s cannot be combined with axis %s of mesh %s; use another optimizer",
                                    run->update.optimizer->name, axis->name, run->options.parallel.mesh);
     }
     SGRAD_TRY(check_stages(run));
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
         const struct sgrad_optimizer *is = run->training->update[i].optimizer;
+        if (p->cuts && run->options.evaluation.best)
+            return sgrad_log_error(SGRAD_EINVAL,
+                                   "--best requires that one rank has the whole network, but %s is sharded over axis %s", p->name,
+                                   p->cut[0].axis->name);
         if (is && p->cuts && is->needs_full_tensor)
             return sgrad_log_error(
                 SGRAD_EINVAL,

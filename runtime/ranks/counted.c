@@ -18,6 +18,7 @@
 static bool read_header(const char *data, size_t at, size_t bytes, struct sgrad_counted *header) {
     if (at + sizeof *header > bytes) return false;
     memcpy(header, data + at, sizeof *header);
+    assert(header->used >= (int64_t)sizeof *header && header->used <= header->row);
     return true;
 }
 
@@ -59,6 +60,7 @@ static void make_ops(void) {
     ops.pack_data = pack;
     ops.peek_data = peek;
     ops.unpack_data = unpack;
+    ops.name = "counted tensor";
     ops.interfaceid = starpu_data_interface_get_next_id();      /* StarPU-MPI has no MPI type for it, so it packs */
 }
 
@@ -66,7 +68,7 @@ void sgrad_tensor_set_counted(struct sgrad_tensor *tensor) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (SGRAD_SIMULATED) return;    /* no content: messages have the size of the tensor */
     pthread_once(&once, make_ops);
-    struct starpu_variable_interface is = { .id = ops.interfaceid, .ptr = (uintptr_t)tensor->home,
+    struct starpu_variable_interface is = { .id = STARPU_VARIABLE_INTERFACE_ID, .ptr = (uintptr_t)tensor->home,
                                             .dev_handle = (uintptr_t)tensor->home, .elemsize = sgrad_view_bytes(&tensor->view) };
     starpu_data_unregister_no_coherency(tensor->handle);
     starpu_data_register(&tensor->handle, tensor->home ? tensor->node : -1, &is, &ops);

@@ -185,7 +185,7 @@ def test_refused():
     refused("--allreduce mpi sums over all ranks, but mesh context=2,tensor=1d:2 requires sums over some", 4, "context=2,tensor=1d:2",
             "--allreduce", "mpi")
     refused("mesh context=2d:2: context must have one dimension, like context=2", 4, "context=2d:2")
-    refused("optimizer kfac requires all rows of a sample on one rank", 2, "context=2", "--optimizer", "kfac")
+    refused("optimizer kfac cannot be combined with axis context", 2, "context=2", "--optimizer", "kfac")
     refused("balance=0.1 requires all tokens of a sample on a rank", 2, "context=2", model=f"{LLAMA},experts=4,balance=0.1")
     said = ranks(2, "train", "--model", "convnet", "--data", "digits", "--print", "--mesh", "context=2", status=2)
     assert "model convnet does not divide its work over axis context" in said, said

@@ -78,6 +78,22 @@ def test_bytes():
     assert few < 0.6 * most, (few, most)
 
 
+def test_memory():
+    """The number of micro-batches does not change the memory of messages."""
+    needs = set()
+    for batch in 16, 64:
+        said = ranks(2, "train", "--model", MODEL, *DATA, "--batch", batch, "--gpus", 0, "--cpus", 1, "--mesh", "expert=2", "--print")
+        needs.add(re.search(r"^memory .* ([\d.]+) messages", said, re.M)[1])
+    assert len(needs) == 1, needs
+
+
+def test_unequal_ranks():
+    """Ranks with different numbers of cores use the same micro-batches."""
+    words = [os.environ["STARGRAD"], "train", "--model", MODEL, "--data", f"text:{TEXT},48", "--batch", "64", "--steps", "2", "--mesh", "expert=2",
+             "--gpus", "0", "--checkpoint-every", "0", "--out", folder("unequal"), "--cpus"]
+    mpirun(1, [*words, "1", ":", "-n", "1", *words, "4"])
+
+
 def test_refused():
     for model, count, reason in [
             (MODEL.replace("experts=8", "experts=6"), 4, "experts=6 cannot be divided over the 4 ranks of axis expert; use 4 or 8"),
@@ -88,7 +104,7 @@ def test_refused():
     for words, reason in [
             (("--mesh", "expert=2d:2"), "expert must have one dimension"),
             (("--optimizer", "muon"), "optimizer muon requires norms of whole parameters"),
-            (("--optimizer", "kfac"), "optimizer kfac requires all rows of a sample on one rank"),
+            (("--optimizer", "kfac"), "optimizer kfac cannot be combined with axis expert of mesh expert=4"),
             (("--strategy", "async"), "mesh expert=4 requires --strategy sync, not async"),
             (("--allreduce", "mpi"), "--allreduce mpi sums over all ranks, but mesh expert=4 requires sums over some of them"),
             (("--data-placement", "partition"), "mesh expert=4 requires --data-placement replicate")]:

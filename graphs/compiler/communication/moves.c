@@ -85,7 +85,8 @@ static void to_before(struct sgrad_builder *builder, const struct place *place, 
     shift(builder, place, *from, to, -1);
 }
 
-/* Messages between two ranks have the same tag in both directions. Shards are counted. */
+/* Messages between two ranks have the same tag in both directions. Shards are counted, unless they are so large
+ * that they are sent in pieces (plans.c). */
 static void swap_pieces(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
     const int count = place->group.count;
     to[place->here] = from[place->here];
@@ -95,6 +96,7 @@ static void swap_pieces(struct sgrad_builder *builder, const struct place *place
         sgrad__add_send(builder, from[after], place->group.rank[after], tag, SGRAD__PRIORITY_CHAIN, place->name);
         to[before] = sgrad__add_receive(builder, builder->p->buffer[from[before]].view, place->group.rank[before], tag,
                                         SGRAD__PRIORITY_CHAIN, place->name);
+        if (sgrad__message_pieces(&builder->p->buffer[from[after]].view) > 1) continue;
         builder->p->buffer[from[after]].counted = builder->p->buffer[to[before]].counted = true;
     }
 }

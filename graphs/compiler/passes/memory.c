@@ -98,8 +98,8 @@ void sgrad__hold_back(struct sgrad_builder *builder) {
 
 enum { SMALL = 64 << 10 };      /* bytes: buffers up to this size are not freed */
 
-/* Buffers with the same memory have the same form. Messages must have the same number of bytes on both ranks, so their memory must
- * not be larger than their content. Counted tensors (partitions.h) are messages, and never other buffers. */
+/* Buffers with the same memory have the same form. Messages must have the same number of bytes on both ranks, so their memory
+ * must not be larger than their content. Counted tensors (partitions.h) are messages, and never other buffers. */
 enum form { ANY, MESSAGE, COUNTED };
 
 /* Free buffers of one size, for micro-batches that use the same memory (berth: their number modulo DISTANCE). */

@@ -26,12 +26,14 @@ int sgrad__split_experts(struct sgrad_graph *graph, const char *name, int x, int
                               SGRAD__NAME("%.*s.experts.*.%s_proj.weight", (int)strcspn(name, "/"), name, parts[i]),
                               SGRAD__EXPERT, 0);
     attrs.expected = (float)attrs.active / (float)ranks;
+    const float share = attrs.expected < 1 ? attrs.expected : 1;
     if (attrs.active > own) attrs.active = own;
     const int there = sgrad_layer(graph, dispatch, SGRAD__NAME("%s/weights", name), (weights, weights), .axis = SGRAD__EXPERT,
-                                  .columns = true);
-    x = sgrad_layer(graph, dispatch, SGRAD__NAME("%s/dispatch", name), (x, weights), .axis = SGRAD__EXPERT);
+                                  .share = share, .columns = true);
+    x = sgrad_layer(graph, dispatch, SGRAD__NAME("%s/dispatch", name), (x, weights), .axis = SGRAD__EXPERT, .share = share);
     x = sgrad_graph_apply(graph, &sgrad_experts_op, name, (const int[]){ x, there }, 2, &attrs);
-    return sgrad_layer(graph, combine, SGRAD__NAME("%s/combine", name), (x, weights, there), .axis = SGRAD__EXPERT);
+    return sgrad_layer(graph, combine, SGRAD__NAME("%s/combine", name), (x, weights, there), .axis = SGRAD__EXPERT,
+                       .share = share);
 }
 
 const struct sgrad_composite sgrad_split_experts_composite = {
