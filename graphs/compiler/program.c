@@ -223,13 +223,19 @@ static void begin_program(struct sgrad_builder *b, struct sgrad__program *p) {
     if (options->source.records.shape.rank) p->records = sgrad__add_lent(b, "records", options->source.records);
 }
 
-/* Returns the number of micro-batches of a wave. Ranks that compute the same samples must have the same waves, because their
+/* Returns true if ranks exchange values of micro-batches. */
+static bool is_joint(const struct sgrad_builder *builder) {
+    for (int n = 0; n < builder->g->node_count; n++)
+        if (builder->g->node[n].is.axis) return true;
+    return builder->others.count != builder->peers;
+}
+
+/* Returns the number of micro-batches of a wave. Ranks that exchange values of these must have the same waves, because their
  * messages are numbered in this order, also if only some of them have a limit, and if they have different numbers of workers. */
 static int wave_of(const struct sgrad_builder *builder) {
     if (builder->o->shares) return builder->micros;
     if (!builder->o->limit.waves) return builder->group_micros;
-    if (builder->others.count == builder->peers && builder->o->limit.gpu) return builder->group_micros;
-    if (builder->others.count == builder->peers) return sgrad__micros_at_once(builder, true);
+    if (!is_joint(builder)) return builder->o->limit.gpu ? builder->group_micros : sgrad__micros_at_once(builder, true);
     const int wanted = 2 * builder->g->stages, groups = (wanted + builder->group_micros - 1) / builder->group_micros;
     return groups * builder->group_micros;
 }
