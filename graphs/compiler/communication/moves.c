@@ -145,12 +145,13 @@ static int *moved(struct sgrad_builder *builder, const struct sgrad__node *node,
 void sgrad__add_move(struct sgrad_builder *builder, int n, const struct sgrad_task *task, int m) {
     const struct sgrad__node *node = &builder->g->node[n];
     const bool cut = task->use[0].role == SGRAD_SHARD, joined = task->use[1].role == SGRAD_SHARD;
+    const bool swapped = cut && joined;     /* shards are replaced; a gradient that exists is added to */
     int *from = moved(builder, node, task->use[0], m), *to = moved(builder, node, task->use[1], m);
     int before[SGRAD_MAX_INPUTS], after[SGRAD_MAX_INPUTS];
     for (int i = 0; i < (cut ? node->is.axis->ranks : 1); i++) before[i] = from[i * builder->micros];
     add(builder, n, task->move, before, after);
     for (int i = 0; i < (joined ? node->is.axis->ranks : 1); i++) {
         int *slot = &to[i * builder->micros];
-        *slot = cut || *slot < 0 ? after[i] : sgrad__add_sum(builder, (int[]){ *slot, after[i] }, 2, node->name);
+        *slot = swapped || *slot < 0 ? after[i] : sgrad__add_sum(builder, (int[]){ *slot, after[i] }, 2, node->name);
     }
 }
