@@ -91,7 +91,7 @@ def test_batch_norm():
     """Micro-batches of a batch-norm group are one sequence."""
     for more in ((), ("--precision", "bf16"), ("--micro-batch", 8, "--cpus", 1)):
         written, read = equal(*RESNET, *more)
-        assert read >= written > 50 / (3 if more else 1), (more, written, read)
+        assert read >= written > 20 / (3 if more else 1), (more, written, read)
 
 
 def test_language():
@@ -152,7 +152,7 @@ def test_waits():
     """A step of a slow disk waits for moves. metrics.jsonl and the report have the moved bytes and the time of waits."""
     limit = least(*RESNET, "--out", folder("print"))
     waits = []
-    for words, env in (((), {}), ((), {"STARGRAD_SPILL_LIMIT": "150"})):
+    for words, env in (((), {}), ((), {"STARGRAD_SPILL_LIMIT": "50"})):
         out = folder("waits")
         said = stargrad("train", *RESNET, *words, "--out", out, "--memory", f"{limit}M", "--spill", disk(), env=env)
         steps, told = events(out), moved(said)
@@ -162,9 +162,9 @@ def test_waits():
         assert all(0 <= step["waiting_seconds"] <= 1.01 * s + 0.01 for step, s in zip(steps, seconds)), steps
         waits.append(sum(step["waiting_seconds"] for step in steps) / sum(seconds))
     # the last run, with the slow disk
-    assert waits[1] > 0.2 and waits[1] > waits[0], waits
+    assert waits[1] > 0.1 and waits[1] > waits[0], waits
     text, found = stargrad("report", out), json.loads(stargrad("report", out, "--json"))["moves"]
-    line = re.search(r"a step writes ([\d.]+) MB to --spill and reads ([\d.]+), at 0\.[01]\d GB/s; .* \((\d+\.\d) %\) for moves", text)
+    line = re.search(r"a step writes ([\d.]+) MB to --spill and reads ([\d.]+), at 0\.0\d GB/s; .* \((\d+\.\d) %\) for moves", text)
     assert [float(line[1]), float(line[2])] == told and abs(float(line[3]) - 100 * waits[1]) < 0.1, (text, waits)
     assert "the disk would have to move" in found["finding"] and found["finding"] in text, found
 
