@@ -66,7 +66,6 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
 struct sizes {
     int64_t rows, width, experts, hidden;       /* N·…, C, E, F */
     int active;
-    float expected;
     enum sgrad_dtype type;
 };
 
@@ -76,7 +75,7 @@ static struct sizes sizes_of(const struct sgrad_args *args) {
     const struct sgrad_shape *x = &args->view[0].shape, *w = &args->view[1].shape;
     const int64_t width = x->dim[x->rank - 1];
     return (struct sizes){ sgrad_shape_count(x) / width, width, w->dim[w->rank - 1], attrs->features, attrs->active,
-                           attrs->expected, args->view[0].dtype };
+                           args->view[0].dtype };
 }
 
 /* ---- workspace --------------------------------------------------------------------------------------------------- */
@@ -260,7 +259,8 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
 /* The work of the active experts only; an estimate, if rows are sent here that have fewer of them. */
 static double forward_flops(const struct sgrad_args *args) {
     const struct sizes is = sizes_of(args);
-    return 6.0 * (double)is.rows * (double)is.expected * (double)(is.width * is.hidden);
+    const double experts = (double)((const struct sgrad_experts *)args->attrs)->expected;
+    return 6.0 * (double)is.rows * experts * (double)(is.width * is.hidden);
 }
 static double backward_flops(const struct sgrad_args *args) { return 2 * forward_flops(args); }
 

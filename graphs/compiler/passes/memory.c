@@ -137,8 +137,7 @@ static struct shelf *shelf_of(struct shelves *shelves, size_t bytes, int berth, 
 
 /* Returns the free buffers to use for BYTES of BERTH: those of this size; if LITTLE is set and FORM is ANY, else those
  * of the next larger size, or of the largest size that exists, which are enlarged. NULL: there are none. */
-static struct shelf *shelf_for(struct shelves *shelves, size_t bytes, int berth, bool little,
-                               enum form form) {
+static struct shelf *shelf_for(struct shelves *shelves, size_t bytes, int berth, bool little, enum form form) {
     struct shelf *best = NULL;
     for (struct shelf *at = shelves->shelf; at < shelves->shelf + shelves->count; at++) {
         if (at->berth != berth || at->form != form || !at->count) continue;
