@@ -162,7 +162,7 @@ def test_waits():
         assert all(0 <= step["waiting_seconds"] <= 1.01 * s + 0.01 for step, s in zip(steps, seconds)), steps
         waits.append(sum(step["waiting_seconds"] for step in steps) / sum(seconds))
     # the last run, with the slow disk
-    assert waits[1] > 0.1 and waits[1] > waits[0], waits
+    assert waits[1] > 0.2 and waits[1] > waits[0], waits
     text, found = stargrad("report", out), json.loads(stargrad("report", out, "--json"))["moves"]
     line = re.search(r"a step writes ([\d.]+) MB to --spill and reads ([\d.]+), at 0\.0\d GB/s; .* \((\d+\.\d) %\) for moves", text)
     assert [float(line[1]), float(line[2])] == told and abs(float(line[3]) - 100 * waits[1]) < 0.1, (text, waits)
